@@ -1,0 +1,16 @@
+/** The benches there are: the name to pass to `npm run bench -- <name>`, and the module that runs when it is loaded. */
+const benches: ReadonlyMap<string, { readonly measures: string; readonly load: () => Promise<unknown> }> = new Map();
+
+const name = process.argv[2];
+const bench = name === undefined ? undefined : benches.get(name);
+
+if (bench !== undefined) {
+  await bench.load();
+} else {
+  if (name !== undefined) {
+    console.error(`There is no bench "${name}".`);
+    process.exitCode = 1;
+  }
+  console.log(benches.size === 0 ? 'No benches yet.' : 'Benches, run one with `npm run bench -- <name>`:');
+  for (const [known, { measures }] of benches) console.log(`  ${known}  ${measures}`);
+}
