@@ -11,7 +11,8 @@ import { runInForeground } from './foreground.mjs';
 const vitestArgs = process.argv.slice(2);
 const bin = (path) => join(root, 'node_modules', path);
 const node = (script, ...args) => {
-  return () => spawnSync(process.execPath, [script, ...args], { cwd: root, encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 });
+  return () =>
+    spawnSync(process.execPath, [script, ...args], { cwd: root, encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 });
 };
 
 const staticStages = [
@@ -74,7 +75,9 @@ function addResults(outputFile, exitCode) {
   total.passed += results.numPassedTests;
   total.failed += results.numFailedTests;
   // A file that fails to load has no tests to count; left out, it would pass in silence.
-  total.failed += results.testResults.filter((file) => file.status === 'failed' && file.assertionResults.length === 0).length;
+  total.failed += results.testResults.filter(
+    (file) => file.status === 'failed' && file.assertionResults.length === 0,
+  ).length;
 
   const skipped = results.numPendingTests + results.numTodoTests;
   if (skipped > 0) {
