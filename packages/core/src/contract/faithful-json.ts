@@ -1,0 +1,72 @@
+/** The deepest nesting that is taken: PostgreSQL's and most consumers' JSON readers give up some thousands deeper. */
+export const maxJsonDepth = 500;
+
+/**
+ * Writes a value as JSON that reads back as the same value, or says why it cannot. NUL characters and lone surrogates are
+ * carried as escapes. A property whose value is `undefined` counts as absent.
+ *
+ * @throws TypeError naming the path of what JSON would lose or change: BigInt, NaN and infinities, functions, symbols,
+ * holes and `undefined` in arrays, cycles, and objects other than plain ones and arrays (Date, Map, class instances …)
+ */
+export function faithfulJson(value: unknown): string {
+  checkValue(value, '$', new Set(), 0);
+  return JSON.stringify(value);
+}
+
+function checkValue(value: unknown, path: string, above: Set<object>, depth: number): void {
+  switch (typeof value) {
+    case 'string':
+    case 'boolean':
+      return;
+    case 'number':
+      if (!Number.isFinite(value)) {
+        throw new TypeError(`${path} is ${value}, which JSON would turn into null`);
+      }
+      return;
+    case 'bigint':
+      throw new TypeError(`${path} is a BigInt, which JSON cannot hold; send it as a string`);
+    case 'object':
+      if (value === null) {
+        return;
+      }
+      break;
+    default:
+      throw new TypeError(`${path} is ${value === undefined ? 'undefined' : `a ${typeof value}`}, which JSON cannot hold`);
+  }
+  if (above.has(value)) {
+    throw new TypeError(`${path} refers back to an object that contains it`);
+  }
+  if (depth >= maxJsonDepth) {
+    throw new TypeError(`${path.slice(0, 100)}… is nested more than ${maxJsonDepth} levels deep`);
+  }
+  above.add(value);
+  if (Array.isArray(value)) {
+    // A plain loop sees the holes that forEach would skip.
+    for (let index = 0; index < value.length; index += 1) {
+      checkValue(value[index], `${path}[${index}]`, above, depth + 1);
+    }
+  } else {
+    checkObject(value, path, above, depth);
+  }
+  above.delete(value);
+}
+
+function checkObject(value: object, path: string, above: Set<object>, depth: number): void {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype !== Object.prototype && prototype !== null) {
+    const name = value.constructor?.name ?? 'object';
+    const advice = value instanceof Date ? '; send value.toISOString()' : '; send a plain object';
+    throw new TypeError(`${path} is a ${name}, which would not arrive as one${advice}`);
+  }
+  if (typeof (value as { toJSON?: unknown }).toJSON === 'function') {
+    throw new TypeError(`${path} has a toJSON method, which would change it on the way`);
+  }
+  if (Object.getOwnPropertySymbols(value).length > 0) {
+    throw new TypeError(`${path} has a symbol as key, which JSON would drop`);
+  }
+  for (const [key, member] of Object.entries(value)) {
+    if (member !== undefined) {
+      checkValue(member, `${path}.${key}`, above, depth + 1);
+    }
+  }
+}
