@@ -62,11 +62,12 @@ function fingerprint() {
 }
 
 function workspaceManifests() {
-  const folders = readdirSync(join(root, 'packages')).map((name) => join('packages', name));
+  const folders = readdirSync(join(root, 'packages'))
+    .sort()
+    .map((name) => join('packages', name));
   return [...folders, 'test', 'bench', 'examples']
     .map((folder) => join(folder, 'package.json'))
-    .filter((name) => existsSync(join(root, name)))
-    .toSorted();
+    .filter((name) => existsSync(join(root, name)));
 }
 
 function explain({ error, stdout, stderr }) {
