@@ -13,7 +13,7 @@ const notAttempted: PublishOutcome = { kind: 'notAttempted' };
 /** What one transport asks of the broker; real brokers take these per message or per connection. */
 export interface PublishRules {
   readonly mandatory: boolean;
-  readonly createTopology: boolean;
+  readonly declare: boolean;
   readonly maxMessageBytes: number | null;
 }
 
@@ -121,17 +121,17 @@ export class InProcessBroker {
 
   /**
    * The queue of a service with its bindings. Bindings are only ever added.
-   * @throws ConfigurationError when something is missing and `createTopology` is false.
+   * @throws ConfigurationError when something is missing and `create` is false.
    */
-  declare(service: string, bindings: SubscriptionRequest['bindings'], createTopology = true): ServiceQueue {
+  declare(service: string, bindings: SubscriptionRequest['bindings'], create = true): ServiceQueue {
     const missing = bindings.filter(({ destination }) => !this.#destinations.has(destination));
     const existing = this.#queues.get(service);
-    if (!createTopology && (missing.length > 0 || existing === undefined)) {
+    if (!create && (missing.length > 0 || existing === undefined)) {
       const lacking = [
         ...missing.map(({ destination }) => `destination "${destination}"`),
         ...(existing ? [] : [`queue "${service}"`]),
       ];
-      throw new ConfigurationError(`in-process broker lacks ${lacking.join(', ')} and createTopology is off`);
+      throw new ConfigurationError(`in-process broker lacks ${lacking.join(', ')} and the option declare is false`);
     }
     const queue = existing ?? new ServiceQueue(service);
     this.#queues.set(service, queue);
@@ -165,7 +165,7 @@ export class InProcessBroker {
     const fault = this.#faults.next(message.destination);
     if (fault !== undefined && !fault.stored) return fault.outcome;
     const destination = this.#destinations.get(message.destination);
-    if (destination === undefined && !rules.createTopology) {
+    if (destination === undefined && !rules.declare) {
       return failed(
         MessageFailureReason.TransportNotReady,
         true,

@@ -6,7 +6,7 @@ export interface InProcessOptions {
   /** Report a message that no service receives as failed, instead of dropping it. Default true. */
   readonly mandatory?: boolean;
   /** Create destinations and queues that are missing. Default true. */
-  readonly createTopology?: boolean;
+  readonly declare?: boolean;
   /** The largest body in bytes. Default: no limit. */
   readonly maxMessageBytes?: number;
 }
@@ -15,7 +15,7 @@ const flag = z.union([z.boolean(), z.stringbool({ truthy: ['true'], falsy: ['fal
 
 const optionsSchema = z.strictObject({
   mandatory: flag.default(true),
-  createTopology: flag.default(true),
+  declare: flag.default(true),
   maxMessageBytes: z.coerce.number().int().positive().nullable().default(null),
 });
 

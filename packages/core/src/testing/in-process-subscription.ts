@@ -60,7 +60,7 @@ export class InProcessSubscription implements TransportSubscription, QueueConsum
       this.#turn = undefined;
       const queue = this.#queue;
       const entries = queue?.takeUpTo(this.#batchLimit, this) ?? nothing;
-      if (queue !== undefined && entries.length > 0) this.#handing = this.#handOver(entries, queue);
+      if (queue !== undefined && entries.length > 0) this.#handing = this.#handOverThenWake(entries, queue);
     });
   }
 
@@ -77,6 +77,13 @@ export class InProcessSubscription implements TransportSubscription, QueueConsum
     this.#onClosed(this);
   }
 
+  async #handOverThenWake(entries: readonly QueuedMessage[], queue: ServiceQueue): Promise<void> {
+    // A handler may throw before it has returned a promise; awaited here, its end always comes after `#handing` is set.
+    await this.#handOver(entries, queue);
+    this.#handing = undefined;
+    this.wake();
+  }
+
   async #handOver(entries: readonly QueuedMessage[], queue: ServiceQueue): Promise<void> {
     this.#inHand = entries;
     let accepted = false;
@@ -87,14 +94,12 @@ export class InProcessSubscription implements TransportSubscription, QueueConsum
     } catch (error) {
       this.#rest(error, entries.length);
     }
-    this.#handing = undefined;
     // Otherwise the connection broke meanwhile, and the broker has taken them back already.
     if (this.#inHand === entries) {
       this.#inHand = nothing;
       if (accepted) queue.acknowledge(entries);
       else queue.requeue(entries);
     }
-    this.wake();
   }
 
   #rest(error: unknown, messages: number): void {

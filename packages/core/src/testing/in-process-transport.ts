@@ -47,7 +47,7 @@ class InProcessTransport implements Transport, BrokerConnection {
       orderedStreams: true,
       atomicGroups: true,
       reportsUnroutable: options.mandatory,
-      createsTopology: options.createTopology,
+      createsTopology: options.declare,
       maxMessageBytes: options.maxMessageBytes,
     };
   }
@@ -107,7 +107,7 @@ class InProcessTransport implements Transport, BrokerConnection {
 
   #attach(subscription: InProcessSubscription): void {
     const { service, bindings } = subscription.request;
-    subscription.attach(this.#broker.declare(service, bindings, this.#options.createTopology));
+    subscription.attach(this.#broker.declare(service, bindings, this.#options.declare));
   }
 
   #reattach(subscription: InProcessSubscription): void {

@@ -1,0 +1,60 @@
+import type { TransportCapabilities } from '@whizbang/core/transport';
+import type { TransportFixture } from './fixture.js';
+import { Stage } from './stage.js';
+
+type Need = keyof TransportCapabilities | 'inspect' | 'outage' | 'malformed';
+
+/** One thing that a transport has to hold. */
+export interface ConformanceCheck {
+  readonly theme: string;
+  readonly name: string;
+  /** Capabilities and means of the fixture without which the check says nothing; `!` in front: only without it. */
+  readonly needs: readonly (Need | `!${Need}`)[];
+  /** Looks at what the whole process holds, so nothing else may run at the same time. */
+  readonly alone: boolean;
+  /** @throws an error that describes the violation. */
+  run(fixture: TransportFixture): Promise<void>;
+}
+
+type CheckBody = (stage: Stage) => Promise<void>;
+
+export interface ThemedCheck extends Omit<ConformanceCheck, 'theme'> {}
+
+export function check(
+  name: string,
+  needs: ConformanceCheck['needs'],
+  body: CheckBody,
+  options: { readonly alone?: boolean } = {},
+): ThemedCheck {
+  return { name, needs, alone: options.alone ?? false, run: (fixture) => onStage(fixture, body) };
+}
+
+export function theme(name: string, checks: readonly ThemedCheck[]): readonly ConformanceCheck[] {
+  return checks.map((themed) => ({ theme: name, ...themed }));
+}
+
+/** Whether the check says something about transports of this fixture. */
+export function applies({ needs }: ConformanceCheck, fixture: TransportFixture): boolean {
+  return needs.every((need) => {
+    const negated = need.startsWith('!');
+    return has(fixture, (negated ? need.slice(1) : need) as Need) !== negated;
+  });
+}
+
+function has(fixture: TransportFixture, need: Need): boolean {
+  if (need === 'inspect' || need === 'outage' || need === 'malformed') return fixture[need] !== undefined;
+  const capability = fixture.capabilities[need];
+  return capability !== null && capability !== false;
+}
+
+async function onStage(fixture: TransportFixture, body: CheckBody): Promise<void> {
+  const stage = new Stage(fixture);
+  try {
+    await body(stage);
+  } catch (violation) {
+    // What goes wrong while clearing up after a violation would only hide it.
+    await stage.clear().catch(() => undefined);
+    throw violation;
+  }
+  await stage.clear();
+}

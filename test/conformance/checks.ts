@@ -1,0 +1,23 @@
+import type { ConformanceCheck } from './check.js';
+import { faithful } from './themes/faithful.js';
+import { lifecycle } from './themes/lifecycle.js';
+import { order } from './themes/order.js';
+import { outage } from './themes/outage.js';
+import { publishing } from './themes/publishing.js';
+import { receiving } from './themes/receiving.js';
+import { redelivery } from './themes/redelivery.js';
+import { refusals } from './themes/refusals.js';
+import { sharing } from './themes/sharing.js';
+
+/** Everything that a transport has to hold, theme by theme. */
+export const conformanceChecks: readonly ConformanceCheck[] = [
+  ...lifecycle,
+  ...publishing,
+  ...order,
+  ...faithful,
+  ...receiving,
+  ...redelivery,
+  ...sharing,
+  ...refusals,
+  ...outage,
+];

@@ -1,0 +1,139 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Delivery, SubscriptionRequest, TransportSubscription } from '@whizbang/core/transport';
+import { Arrivals, within } from './deadline.js';
+import { defaultType, messageTo } from './messages.js';
+import type { StagedTransport } from './staged-transport.js';
+
+const probeHeader = 'conformance-probe';
+
+export interface ReceiverOptions {
+  readonly service: string;
+  readonly destination: string;
+  readonly types?: readonly string[];
+  /** Bindings beside the one of `destination`. */
+  readonly alsoFrom?: SubscriptionRequest['bindings'];
+  readonly ordered?: boolean;
+  readonly maxBatch?: number;
+  readonly prefetch?: number;
+  /** A list that several receivers share: what they accept, in the order in which they do. */
+  readonly alsoInto?: Arrivals<Delivery>;
+  /** What the handler does; `call` counts from 1. By default it accepts everything. */
+  readonly handle?: (deliveries: readonly Delivery[], call: number) => Promise<void> | void;
+}
+
+export function requestOf(options: ReceiverOptions): SubscriptionRequest {
+  return {
+    service: options.service,
+    bindings: [
+      { destination: options.destination, messageTypes: options.types ?? [defaultType] },
+      ...(options.alsoFrom ?? []),
+    ],
+    ordered: options.ordered ?? true,
+    maxBatch: options.maxBatch ?? 50,
+    prefetch: options.prefetch ?? 100,
+  };
+}
+
+/** A subscription that remembers what it was handed, with a handler that the check directs. */
+export class Receiver {
+  /** Deliveries of all calls, rejected ones too, in the order of the calls. */
+  readonly handed: Arrivals<Delivery>;
+  /** Deliveries of the calls whose promise has resolved. */
+  readonly accepted: Arrivals<Delivery>;
+  /** Ids of each call of the handler. */
+  readonly calls: string[][] = [];
+  /** The most calls that ever ran at the same time. */
+  mostAtOnce = 0;
+  readonly request: SubscriptionRequest;
+  readonly #options: ReceiverOptions;
+  readonly #probes: Arrivals<string>;
+  #running = 0;
+  #subscription: TransportSubscription | undefined;
+
+  private constructor(options: ReceiverOptions, deadlineMs: number) {
+    this.#options = options;
+    this.request = requestOf(options);
+    this.handed = new Arrivals(deadlineMs);
+    this.accepted = new Arrivals(deadlineMs);
+    this.#probes = new Arrivals(deadlineMs);
+  }
+
+  static async subscribe(
+    { transport }: StagedTransport,
+    options: ReceiverOptions,
+    deadlineMs: number,
+  ): Promise<Receiver> {
+    const receiver = new Receiver(options, deadlineMs);
+    receiver.#subscription = await transport.subscribe(receiver.request, (deliveries) => receiver.#take(deliveries));
+    return receiver;
+  }
+
+  get subscription(): TransportSubscription {
+    if (this.#subscription === undefined) throw new Error('not subscribed yet');
+    return this.#subscription;
+  }
+
+  get handedIds(): string[] {
+    return this.handed.items.map(idOf);
+  }
+
+  get acceptedIds(): string[] {
+    return this.accepted.items.map(idOf);
+  }
+
+  /**
+   * `subscribe` may resolve before the broker knows of it, and what is sent before is unroutable or lost. So every binding
+   * is probed until a message has come through; the probes are kept from the check's handler.
+   */
+  async untilItReceives({ transport }: StagedTransport): Promise<void> {
+    const { signal } = new AbortController();
+    for (const { destination, messageTypes } of this.request.bindings) {
+      for (const type of messageTypes) {
+        const probe = messageTo(destination, { type, headers: { [probeHeader]: 'yes' } });
+        const arrived = this.#probes.until(`a probe comes through ${destination}`, (ids) =>
+          ids.includes(probe.messageId),
+        );
+        let waiting = true;
+        const settled = arrived.finally(() => (waiting = false));
+        // It may fail while a publish is awaited; it is awaited itself below.
+        settled.catch(() => undefined);
+        // The same id every time: the broker may take the probe any number of times, one arrival is enough.
+        while (waiting) {
+          const [outcome] = await transport.publish([probe], signal);
+          await Promise.race([settled, delay(outcome?.kind === 'confirmed' ? 250 : 10)]);
+        }
+        await settled;
+      }
+    }
+  }
+
+  close(deadlineMs = 10_000): Promise<void> {
+    return within(deadlineMs, 'the subscription closes', this.subscription.close());
+  }
+
+  #take(deliveries: readonly Delivery[]): Promise<void> {
+    this.#running += 1;
+    this.mostAtOnce = Math.max(this.mostAtOnce, this.#running);
+    const probes = deliveries.filter(isProbe);
+    if (probes.length > 0) this.#probes.push(...probes.map(idOf));
+    const real = deliveries.filter((delivery) => !isProbe(delivery));
+    return this.#handle(real).finally(() => (this.#running -= 1));
+  }
+
+  async #handle(deliveries: readonly Delivery[]): Promise<void> {
+    if (deliveries.length === 0) return;
+    this.calls.push(deliveries.map(idOf));
+    this.handed.push(...deliveries);
+    await this.#options.handle?.(deliveries, this.calls.length);
+    this.accepted.push(...deliveries);
+    this.#options.alsoInto?.push(...deliveries);
+  }
+}
+
+export function idOf(delivery: Delivery): string {
+  return delivery.attributes['id'] ?? 'no id';
+}
+
+function isProbe(delivery: Delivery): boolean {
+  return delivery.headers[probeHeader] !== undefined;
+}
