@@ -11,9 +11,10 @@ export function describeTransport(name: string, fixtures: readonly TransportFixt
       afterAll(() => fixture.close?.());
       const checks = conformanceChecks.filter((check) => applies(check, fixture));
       for (const theme of new Set(checks.map((check) => check.theme))) {
-        describe(theme, () => {
+        describe(`${theme}`, () => {
           for (const check of checks.filter((candidate) => candidate.theme === theme)) {
-            test(check.name, () => check.run(fixture));
+            // oxlint-disable-next-line vitest/expect-expect -- a check rejects when it is violated
+            test(`${check.name}`, () => check.run(fixture));
           }
         });
       }

@@ -9,7 +9,7 @@ export interface TransportFixture {
   /** Longest wait for anything that should happen, in ms; also the longest that `publish` may take during an outage. Default 10,000. */
   readonly deadlineMs?: number;
   /** Connection strings and options that no waiting can mend. */
-  readonly malformed?: readonly { readonly why: string; create(): Transport }[];
+  readonly malformed?: readonly { readonly why: string; readonly create: () => Transport }[];
   /** A secret that occurs in all connection strings of `malformed`, and must not in any error. */
   readonly secret?: string;
   /** Called once, before the first check. */

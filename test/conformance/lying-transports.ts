@@ -18,7 +18,7 @@ export interface LyingTransport {
   /** Names of checks of which each must fail. */
   readonly caughtBy: readonly string[];
   /** One for each transport, as each has its own state. */
-  make(): Lie;
+  readonly make: () => Lie;
 }
 
 /** An in-process fixture whose transports tell the lie; without one, it is honest. */
