@@ -1,1 +1,2 @@
-export {};
+export { createTransport } from './rabbitmq-transport.js';
+export { type RabbitmqTransportOptions, type TlsOptions } from './options.js';

@@ -1,0 +1,129 @@
+import { MessageFailureReason } from '@whizbang/core/transport';
+
+export interface Classification {
+  readonly reason: MessageFailureReason;
+  readonly retryable: boolean;
+}
+
+/** When an error came up: while connecting or between messages, or with a message sent and not yet confirmed. */
+export type Stage = 'idle' | 'inFlight';
+
+/** An error of the transport that already knows what it means for a message. */
+export class RabbitmqError extends Error implements Classification {
+  readonly reason: MessageFailureReason;
+  readonly retryable: boolean;
+
+  constructor(message: string, classification: Classification, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = 'RabbitmqError';
+    this.reason = classification.reason;
+    this.retryable = classification.retryable;
+  }
+}
+
+const reason = MessageFailureReason;
+const retry = (value: MessageFailureReason): Classification => ({ reason: value, retryable: true });
+const final = (value: MessageFailureReason): Classification => ({ reason: value, retryable: false });
+
+/** By AMQP reply code. 406 and 501 say by their text alone what was wrong. */
+const byReplyCode: Readonly<Record<number, Classification>> = {
+  311: final(reason.MessageBodyTooLarge),
+  312: retry(reason.TransportNotReady),
+  313: retry(reason.TransportNotReady),
+  320: retry(reason.TransportNotReady),
+  402: final(reason.ValidationError),
+  403: final(reason.SecurityContextEstablishmentFailure),
+  404: retry(reason.TransportNotReady),
+  405: retry(reason.TransportNotReady),
+  501: retry(reason.TransportException),
+  502: retry(reason.TransportException),
+  503: retry(reason.TransportException),
+  504: retry(reason.TransportException),
+  505: retry(reason.TransportException),
+  506: retry(reason.Throttled),
+  530: final(reason.ValidationError),
+  540: final(reason.ValidationError),
+  541: retry(reason.TransportException),
+};
+
+const byText406: readonly (readonly [RegExp, Classification])[] = [
+  [/larger than (configured )?max size/, final(reason.MessageBodyTooLarge)],
+  [/unknown delivery tag/, retry(reason.TransportException)],
+  [/delivery acknowledgement on channel .* timed out/, retry(reason.TransportException)],
+];
+
+/** Node's codes for an unreachable host: nothing was sent, whatever the stage. */
+const unreachable = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT']);
+const connectionLost = new Set(['ECONNRESET', 'EPIPE', 'ABORT_ERR']);
+const tlsCode = /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME_MISMATCH$|EPROTO$)/;
+
+/** amqplib gives these no code: broker refusals during the handshake, and its own states. */
+const byText: readonly (readonly [RegExp, Classification | 'connectionLost'])[] = [
+  [/^SASL mechanism /, final(reason.SecurityContextEstablishmentFailure)],
+  [/^Expected ConnectionOpenOk; got <ConnectionClose/, retry(reason.TransportNotReady)],
+  [/^Socket closed abruptly|^connect ETIMEDOUT|^No channels left/, retry(reason.TransportNotReady)],
+  [/^(Expected amqp: or amqps:|maxFrameSize must be)/, final(reason.ValidationError)],
+  [/^message nacked$/, retry(reason.Throttled)],
+  [/^content is not a buffer/, final(reason.SerializationError)],
+  [/^Field '.*' is the wrong type/, final(reason.ValidationError)],
+  [/^Encoded field table/, final(reason.MessageBodyTooLarge)],
+  [/^(Heartbeat timeout|Unexpected close|channel closed$|Channel ended|Channel closed)/i, 'connectionLost'],
+];
+
+/** What an error of amqplib or of the socket means for the message it concerns: by code, and by text where there is none. */
+export function classify(error: unknown, stage: Stage = 'idle'): Classification {
+  if (error instanceof RabbitmqError) return error;
+  // With a message in flight the outcome is unknown: it may have been stored.
+  const lost = retry(stage === 'inFlight' ? reason.TransportException : reason.TransportNotReady);
+  if (!(error instanceof Error)) return retry(reason.Unknown);
+  if (error.name === 'IllegalOperationError') return retry(reason.TransportNotReady);
+  const code = replyCode(error) ?? (error as { code?: unknown }).code;
+  if (typeof code === 'number') return byCode(code, error.message);
+  if (typeof code === 'string') {
+    if (unreachable.has(code)) return retry(reason.TransportNotReady);
+    if (connectionLost.has(code)) return lost;
+    if (tlsCode.test(code)) return final(reason.SecurityContextEstablishmentFailure);
+  }
+  const found = byText.find(([pattern]) => pattern.test(error.message))?.[1];
+  if (found !== undefined) return found === 'connectionLost' ? lost : found;
+  return retry(reason.Unknown);
+}
+
+/** The AMQP reply code of an error, also where amqplib gives it in the text only: `Handshake terminated by server: 403 …`. */
+export function replyCode(error: unknown): number | undefined {
+  if (!(error instanceof Error)) return undefined;
+  const { code } = error as { code?: unknown };
+  if (typeof code === 'number') return code;
+  const inText = /^Handshake terminated by server: (\d{3}) /.exec(error.message)?.[1];
+  return inText === undefined ? undefined : Number(inText);
+}
+
+function byCode(code: number, text: string): Classification {
+  if (code === 406) return byText406.find(([pattern]) => pattern.test(text))?.[1] ?? final(reason.ValidationError);
+  if (code === 501 && text.includes('frame_too_large')) return final(reason.MessageBodyTooLarge);
+  return byReplyCode[code] ?? retry(reason.Unknown);
+}
+
+/** The broker's real size limit in bytes, when that is what it closed the channel for. */
+export function sizeLimitOf(error: Error): number | undefined {
+  const limit = /larger than (?:configured )?max size (\d+)/.exec(error.message)?.[1];
+  return limit === undefined ? undefined : Number(limit);
+}
+
+/** One sentence for the log about why connecting failed, with what to look at. */
+export function explainConnectFailure(error: unknown, address: { username: string; vhost: string }): string {
+  const text = error instanceof Error ? error.message : String(error);
+  if (replyCode(error) === 403) {
+    return `the broker refused user "${address.username}": user name or password is wrong, or the user may not log in from this host`;
+  }
+  if (text.startsWith('Expected ConnectionOpenOk; got <ConnectionClose')) {
+    return (
+      `the broker refused vhost "${address.vhost}": it does not exist, or user "${address.username}" has no permission on it, ` +
+      'or its connection limit is reached (the broker does not tell which)'
+    );
+  }
+  if (classify(error).reason === reason.SecurityContextEstablishmentFailure) {
+    return `no secure connection could be made: ${text}`;
+  }
+  return text;
+}
