@@ -1,6 +1,4 @@
--- Says that an instance is about to sleep. Returns the snapshot's xmax: once pg_snapshot_xmin has reached it, every
--- transaction that may have seen the doorbell unarmed has ended. To be called in a transaction of its own, and the
--- snapshot to be taken after its commit, by snapshot_horizon().
+-- Says that an instance is about to sleep. To be called in a transaction of its own: a writer sees it from its commit on.
 create or replace function whizbang.arm_doorbell(p_channel text, p_instance_id uuid) returns void
 language sql volatile
 as $$

@@ -69,7 +69,8 @@ begin
              (select min(l.lease_expiry) from (
                 select o.lease_expiry from whizbang.wh_outbox o
                 where o.processed_at is null and o.scheduled_for is null and not o.blocked
-                order by o.sequence limit 1000) l)) - v_now)::double precision * 1000;
+                order by o.sequence limit 1000) l
+              where l.lease_expiry > v_now)) - v_now)::double precision * 1000;
   end if;
 end
 $$;

@@ -22,7 +22,9 @@ export function attributesOf(
     traceparent: metadata.traceparent,
     tracestate: metadata.tracestate,
   };
-  return Object.fromEntries(Object.entries(attributes).filter((entry): entry is [string, string] => entry[1] !== undefined));
+  return Object.fromEntries(
+    Object.entries(attributes).filter((entry): entry is [string, string] => entry[1] !== undefined),
+  );
 }
 
 /** A delivery that could be read. */
@@ -76,6 +78,6 @@ export function readDelivery(delivery: Delivery): ReceivedMessage {
     destination: delivery.destination,
     streamId: streamKey === undefined || streamKey === '' ? null : streamIdOf(streamKey),
     eventData,
-    metadata: metadata as MessageMetadata,
+    metadata,
   };
 }

@@ -31,7 +31,9 @@ function checkValue(value: unknown, path: string, above: Set<object>, depth: num
       }
       break;
     default:
-      throw new TypeError(`${path} is ${value === undefined ? 'undefined' : `a ${typeof value}`}, which JSON cannot hold`);
+      throw new TypeError(
+        `${path} is ${value === undefined ? 'undefined' : `a ${typeof value}`}, which JSON cannot hold`,
+      );
   }
   if (above.has(value)) {
     throw new TypeError(`${path} refers back to an object that contains it`);

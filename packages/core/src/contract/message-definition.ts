@@ -58,8 +58,18 @@ export function defineMessage<Schema extends MessageSchema>(
   const problems = [
     ['type', problemOfName(type, 200)],
     ['destination', problemOfName(options.destination, 200)],
-    ['schema', typeof options.schema?.['~standard']?.validate === 'function' ? undefined : 'must be a Standard Schema, for example of zod'],
-    ['stream', options.stream === undefined || typeof options.stream === 'function' ? undefined : 'must be a function of the payload'],
+    [
+      'schema',
+      typeof options.schema?.['~standard']?.validate === 'function'
+        ? undefined
+        : 'must be a Standard Schema, for example of zod',
+    ],
+    [
+      'stream',
+      options.stream === undefined || typeof options.stream === 'function'
+        ? undefined
+        : 'must be a function of the payload',
+    ],
   ].filter(([, problem]) => problem !== undefined);
   if (problems.length > 0) {
     const list = problems.map(([path, problem]) => `${path} ${problem}`).join('; ');

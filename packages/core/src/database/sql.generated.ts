@@ -189,10 +189,8 @@ create index idx_dead_letters_generation on whizbang.wh_dead_letters (generation
   {
     kind: 'function',
     name: 'arm_doorbell',
-    checksum: '422d725fea08c38ed4e757bc778404f0482966a57f37c1b7dd2bec0dcfb9da13',
-    text: `-- Says that an instance is about to sleep. Returns the snapshot's xmax: once pg_snapshot_xmin has reached it, every
--- transaction that may have seen the doorbell unarmed has ended. To be called in a transaction of its own, and the
--- snapshot to be taken after its commit, by snapshot_horizon().
+    checksum: 'd9be93fe59c991fde25c3819be0d38ef13db690f985aa588c398e5cabd0c108d',
+    text: `-- Says that an instance is about to sleep. To be called in a transaction of its own: a writer sees it from its commit on.
 create or replace function whizbang.arm_doorbell(p_channel text, p_instance_id uuid) returns void
 language sql volatile
 as $$
@@ -203,8 +201,42 @@ $$;
   },
   {
     kind: 'function',
+    name: 'backlog_statistics',
+    checksum: 'f1f3912b5f746087e69a4eb4786737722b97a55bb514446ff20eaa93c14cf2a4',
+    text: `-- How much waits and since when. Counting stops at 10,000 and reads only the claim index, so that a dashboard that asks
+-- every few seconds costs the same whatever waits.
+create or replace function whizbang.backlog_statistics()
+returns table (category text, pending integer, oldest_age_ms double precision)
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+begin
+  return query
+  select 'outbox', (select count(*) from (
+             select 1 from whizbang.wh_outbox o
+             where o.processed_at is null and o.scheduled_for is null and not o.blocked
+             order by o.sequence limit 10000) w)::integer,
+         coalesce(extract(epoch from clock_timestamp() - (
+             select o.created_at from whizbang.wh_outbox o
+             where o.processed_at is null and o.scheduled_for is null and not o.blocked
+             order by o.sequence limit 1))::double precision * 1000, 0);
+  return query
+  select 'inbox', (select count(*) from (
+             select 1 from whizbang.wh_inbox i
+             where i.processed_at is null and i.scheduled_for is null and not i.blocked
+             order by i.sequence limit 10000) w)::integer,
+         coalesce(extract(epoch from clock_timestamp() - (
+             select i.received_at from whizbang.wh_inbox i
+             where i.processed_at is null and i.scheduled_for is null and not i.blocked
+             order by i.sequence limit 1))::double precision * 1000, 0);
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
     name: 'claim_orphaned_inbox',
-    checksum: 'af37c8ad5d792b4160e91d2d3feeac58e4b9a37bd7ce855cbae2be492cf0cb64',
+    checksum: 'b7b780fb7a4a659a4a864ff07bda17b80d10be600037fda52869471f28cf1048',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
@@ -275,7 +307,7 @@ begin
     select f.message_id
     from (
       select c.message_id, c.sequence,
-             sum(c.body_bytes::bigint) over (order by c.sequence rows unbounded preceding) - c.body_bytes as bytes_before
+             sum(c.body_bytes) over (order by c.sequence rows unbounded preceding) - c.body_bytes as bytes_before
       from candidate c
       left join stream_head h on h.stream_id = c.stream_id
       where h.stream_id is null or c.sequence < h.sequence
@@ -320,7 +352,7 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_outbox',
-    checksum: '2bbef2225c38cdd072ba1d87b856b29b36b982b69777cfa7f74cd07ed0a35b4a',
+    checksum: '3fd70026447ff595dd2e7b8b157a3f095e6b6b439eb1b2f2bdf4f8c04b0cf33d',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
@@ -391,7 +423,7 @@ begin
     select f.message_id
     from (
       select c.message_id, c.sequence,
-             sum(c.body_bytes::bigint) over (order by c.sequence rows unbounded preceding) - c.body_bytes as bytes_before
+             sum(c.body_bytes) over (order by c.sequence rows unbounded preceding) - c.body_bytes as bytes_before
       from candidate c
       left join stream_head h on h.stream_id = c.stream_id
       where h.stream_id is null or c.sequence < h.sequence
@@ -429,6 +461,53 @@ begin
          (select count(*) from candidate)::integer
   from claimed c
   order by c.sequence;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'complete_inbox_handled',
+    checksum: '4791def93a6abebd5338c28294c01a93db9b4d9c4e0361298bba63f292ba5c94',
+    text: `-- Settles messages in the transaction of their handler: deletes them, or with p_retain keeps them, stamped. A row counts only
+-- while this instance still holds the very attempt it claimed. Returns the ids that it no longer held (null for none).
+create or replace function whizbang.complete_inbox_handled(
+  p_instance_id uuid, p_message_ids uuid[], p_attempts integer[], p_retain boolean default false
+) returns uuid[]
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_done uuid[];
+  v_streams uuid[];
+begin
+  if p_retain then
+    with done as (
+      update whizbang.wh_inbox o
+      set processed_at = clock_timestamp(),
+          instance_id = null, lease_expiry = null
+      from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
+      where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+        and o.processed_at is null
+      returning o.message_id, o.stream_id
+    )
+    select array_agg(message_id), array_agg(stream_id) into v_done, v_streams from done;
+  else
+    with done as (
+      delete from whizbang.wh_inbox o
+      using unnest(p_message_ids, p_attempts) as d (message_id, attempts)
+      where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+        and o.processed_at is null
+      returning o.message_id, o.stream_id
+    )
+    select array_agg(message_id), array_agg(stream_id) into v_done, v_streams from done;
+  end if;
+  perform whizbang.unblock_inbox_streams(v_streams);
+  if coalesce(cardinality(v_done), 0) = cardinality(p_message_ids) then
+    return null;
+  end if;
+  return array(select unnest(p_message_ids) except select unnest(v_done));
 end
 $$;
 `,
@@ -512,8 +591,87 @@ $$;
   },
   {
     kind: 'function',
+    name: 'exchange_inbox_work',
+    checksum: 'f194e869b208f8df1ddd5220e01306a4485df04e087dcbc17da0f066928ffa6e',
+    text: `-- One round trip, one commit: records failures and releases, then claims the next batch. The settlements come first, so that
+-- the claim already respects a head that has just failed. Completions are not here: a handled message is completed in the
+-- transaction of its handler, by complete_inbox_handled().
+-- Rows: outcome 'stale' for a settlement that this instance no longer held; 'claimed' for a claimed message; and, when
+-- nothing was claimed, one 'idle' row with the time when something becomes due or the lease of another instance runs out.
+create or replace function whizbang.exchange_inbox_work(
+  p_instance_id uuid,
+  p_failed_ids uuid[], p_failed_attempts integer[], p_failed_completed_status integer[], p_failed_errors text[],
+  p_failed_reasons integer[],
+  p_released_ids uuid[], p_released_attempts integer[],
+  p_limit integer, p_max_bytes bigint, p_lease_seconds double precision, p_block_leased boolean
+) returns table (
+  outcome text, message_id uuid, destination text, message_type text, event_data text, metadata text, stream_id uuid,
+  attempts integer, sequence bigint, body_bytes integer, age_ms double precision, status integer, candidates integer,
+  idle_ms double precision
+)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+  v_stale uuid[];
+  v_now timestamptz;
+  v_claimed integer := 0;
+begin
+  if cardinality(p_failed_ids) > 0 then
+    v_stale := v_stale || whizbang.process_inbox_failures(
+      p_instance_id, p_failed_ids, p_failed_attempts, p_failed_completed_status, p_failed_errors, p_failed_reasons);
+  end if;
+  if cardinality(p_released_ids) > 0 then
+    v_stale := v_stale || whizbang.release_inbox(p_instance_id, p_released_ids, p_released_attempts);
+  end if;
+  if v_stale is not null then
+    return query
+    select 'stale', s.message_id, null::text, null::text, null::text, null::text, null::uuid,
+           null::integer, null::bigint, null::integer, null::double precision, null::integer, null::integer, null::double precision
+    from unnest(v_stale) as s (message_id);
+  end if;
+  if p_limit <= 0 then
+    return;
+  end if;
+  return query
+  select 'claimed', c.message_id, c.destination, c.message_type, c.event_data, c.metadata, c.stream_id, c.attempts,
+         c.sequence, c.body_bytes, extract(epoch from clock_timestamp() - c.received_at)::double precision * 1000, c.status,
+         c.candidates, null::double precision
+  from whizbang.claim_orphaned_inbox(p_instance_id, p_limit, p_max_bytes, p_lease_seconds, p_block_leased) c;
+  get diagnostics v_claimed = row_count;
+  if v_claimed >= p_limit then
+    -- There is more than one instance can carry: one that is awake must not leave its sleeping peers asleep.
+    perform whizbang.ring_doorbell('inbox');
+  elsif v_claimed = 0 then
+    v_now := clock_timestamp();
+    return query
+    select 'idle', null::uuid, null::text, null::text, null::text, null::text, null::uuid,
+           null::integer, null::bigint, null::integer, null::double precision, null::integer,
+           (select count(*) from (
+              select 1 from whizbang.wh_inbox o
+              where o.processed_at is null and o.scheduled_for is null and not o.blocked
+                and (o.instance_id is null or o.lease_expiry < v_now)
+              order by o.sequence limit p_limit) c)::integer,
+           extract(epoch from least(
+             (select o.scheduled_for from whizbang.wh_inbox o
+              where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for > v_now
+                and o.scheduled_for < 'infinity'
+              order by o.scheduled_for, o.sequence limit 1),
+             (select min(l.lease_expiry) from (
+                select o.lease_expiry from whizbang.wh_inbox o
+                where o.processed_at is null and o.scheduled_for is null and not o.blocked
+                order by o.sequence limit 1000) l
+              where l.lease_expiry > v_now)) - v_now)::double precision * 1000;
+  end if;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
     name: 'exchange_outbox_work',
-    checksum: 'dbcd036cb9cacf463794a4f0ccdce64b88eac8aa64ac1b33d1f947226e4d3925',
+    checksum: '62b55a589a5206325455c8788e5764da369fad3033b8f6c6d0c96629205dc37e',
     text: `-- One round trip, one commit: settles what is done, then claims the next batch. The settlements come first, so that the
 -- claim already respects a head that has just failed.
 -- Rows: outcome 'stale' for a settlement that this instance no longer held; 'claimed' for a claimed message; and, when
@@ -580,12 +738,33 @@ begin
            extract(epoch from least(
              (select o.scheduled_for from whizbang.wh_outbox o
               where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for > v_now
+                and o.scheduled_for < 'infinity'
               order by o.scheduled_for, o.sequence limit 1),
              (select min(l.lease_expiry) from (
                 select o.lease_expiry from whizbang.wh_outbox o
                 where o.processed_at is null and o.scheduled_for is null and not o.blocked
-                order by o.sequence limit 1000) l)) - v_now)::double precision * 1000;
+                order by o.sequence limit 1000) l
+              where l.lease_expiry > v_now)) - v_now)::double precision * 1000;
   end if;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'lock_streams',
+    checksum: '9862f2f8365894a46ddd459fd1170e795e48c4ff21bb5e93660c69ce012e21f7',
+    text: `-- Makes transactions that write to the same streams wait for each other until they end, for message types that need the
+-- order of commits. Sorted, so that two transactions with several streams cannot deadlock.
+create or replace function whizbang.lock_streams(p_stream_ids uuid[]) returns void
+language plpgsql volatile
+as $$
+declare
+  v_stream_id uuid;
+begin
+  for v_stream_id in select distinct s.stream_id from unnest(p_stream_ids) as s (stream_id) order by 1 loop
+    perform pg_advisory_xact_lock(hashtextextended('whizbang' || v_stream_id::text, 0));
+  end loop;
 end
 $$;
 `,
@@ -853,8 +1032,51 @@ $$;
   },
   {
     kind: 'function',
+    name: 'store_inbox_messages',
+    checksum: 'c55af23eab109f80c91f1036fb527d6568d1021637b5523a653c217d1263c4cb',
+    text: `-- Stores received messages in the order of the arrays and wakes a sleeping dispatcher. A message whose id was received
+-- before is left out. Returns the ids that were new.
+--
+-- The ids are entered in sorted order, so that two receivers with overlapping batches wait for each other instead of
+-- deadlocking; the rows are inserted afterwards in the broker's order, which is what \`sequence\` records.
+create or replace function whizbang.store_inbox_messages(
+  p_message_ids uuid[], p_handler_names text[], p_message_types text[], p_destinations text[], p_event_data text[],
+  p_metadata text[], p_stream_ids uuid[]
+) returns setof uuid
+language plpgsql volatile
+as $$
+declare
+  v_new uuid[];
+begin
+  with fresh as (
+    insert into whizbang.wh_message_deduplication (message_id)
+    select distinct i.message_id from unnest(p_message_ids) as i (message_id) order by 1
+    on conflict (message_id) do nothing
+    returning message_id
+  )
+  select array_agg(message_id) into v_new from fresh;
+  if v_new is null then
+    return;
+  end if;
+  insert into whizbang.wh_inbox
+    (message_id, handler_name, message_type, destination, event_data, metadata, stream_id, body_bytes)
+  select m.message_id, m.handler_name, m.message_type, m.destination, m.event_data::json, m.metadata::json, m.stream_id,
+         octet_length(m.event_data)
+  from unnest(p_message_ids, p_handler_names, p_message_types, p_destinations, p_event_data, p_metadata, p_stream_ids)
+       with ordinality as m (message_id, handler_name, message_type, destination, event_data, metadata, stream_id, position)
+  where m.message_id in (select unnest(v_new))
+  order by m.position
+  on conflict (message_id) do nothing;
+  perform whizbang.ring_doorbell('inbox');
+  return query select unnest(v_new);
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
     name: 'store_outbox_messages',
-    checksum: 'febc563b990e34b18e21670a9ab495caf5d567a8688db352fdf26daa5c0d233b',
+    checksum: 'eccf9706c0f2c10ea86ab3e64708bf50cc0318f890f8f01d4be380e3e94105e9',
     text: `-- Stores messages in the caller's transaction, in the order of the arrays, and wakes a sleeping publisher.
 -- All arrays have the same length; stream_ids and scheduled_for may hold nulls. A message id that is already there is
 -- left alone. Returns how many rows were stored.
@@ -886,13 +1108,7 @@ begin
   return v_stored;
 end
 $$;
-`,
-  },
-  {
-    kind: 'function',
-    name: 'store_outbox_messages_from_json',
-    checksum: 'c1c23fed69b806d0f94807e39c2a862aaf06ce1714a11a9113604257864b702e',
-    text: `-- The way in for every language: select whizbang.store_outbox_messages('[{"messageType": …, "destination": …, "payload": …}]').
+-- The way in for every language: select whizbang.store_outbox_messages('[{"messageType": …, "destination": …, "payload": …}]').
 -- Members: messageType, destination, payload (required); messageId (a UUIDv7 is made when it is missing), streamId (UUID),
 -- streamKey (the text that the stream id was made of), scheduledFor, headers (an object of strings), correlationId,
 -- causationId, traceparent. One object may stand for an array of one.
@@ -930,6 +1146,33 @@ begin
       array_agg((m.value ->> 'scheduledFor')::timestamptz order by m.position))
     from json_array_elements(v_messages) with ordinality as m (value, position));
 end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'store_undecodable_deliveries',
+    checksum: '60d9dcb1268913f0cdcfbf1031b48653d3475d6a3f3d4a5e6b1e4cd617208bb5',
+    text: `-- Keeps deliveries that could not be read, bytes and headers, in the dead letters, so that acknowledging them loses nothing.
+-- The source id is derived from the content by the caller: a redelivery finds its row and adds none.
+create or replace function whizbang.store_undecodable_deliveries(
+  p_source_ids uuid[], p_message_types text[], p_destinations text[], p_bodies bytea[], p_metadata text[], p_errors text[],
+  p_failure_reason integer, p_generation text, p_instance_id uuid
+) returns integer
+language sql volatile
+as $$
+  with stored as (
+    insert into whizbang.wh_dead_letters
+      (dead_letter_id, source_table, source_id, message_type, destination, raw_body, metadata, failure_reason,
+       last_failure_reason, error_text, attempts_when_dlq, generation, dead_lettered_by)
+    select whizbang.uuid_v7(), 'wh_inbox', d.source_id, d.message_type, d.destination, d.body, d.metadata::json, p_failure_reason,
+           p_failure_reason, d.error, 0, p_generation, p_instance_id
+    from unnest(p_source_ids, p_message_types, p_destinations, p_bodies, p_metadata, p_errors)
+         as d (source_id, message_type, destination, body, metadata, error)
+    on conflict (source_table, source_id) do nothing
+    returning 1
+  )
+  select count(*)::integer from stored;
 $$;
 `,
   },

@@ -1,0 +1,47 @@
+import pg from 'pg';
+import type { Logger } from '../contract/logger.js';
+import { maskSecrets } from '../errors/mask-secrets.js';
+
+/** A pool and whether it is ours to close. */
+export interface Database {
+  readonly pool: pg.Pool;
+  readonly owned: boolean;
+  /** Connections the pool may open. */
+  readonly size: number;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens a pool for a URL, or takes the user's pool, which is used and never closed. An `error` listener goes on both: an
+ * idle connection that the server cuts must not end the process.
+ */
+export function openDatabase(
+  database: string | pg.Pool,
+  settings: { applicationName: string; maxConnections: number; logger: Logger },
+): Database {
+  const onError = (error: Error) => {
+    settings.logger.warn({ error: maskSecrets(error.message) }, 'An idle database connection was lost');
+  };
+  if (typeof database !== 'string') {
+    database.on('error', onError);
+    return {
+      pool: database,
+      owned: false,
+      size: database.options.max ?? 10,
+      close: () => {
+        database.off('error', onError);
+        return Promise.resolve();
+      },
+    };
+  }
+  const pool = new pg.Pool({
+    connectionString: database,
+    max: settings.maxConnections,
+    application_name: settings.applicationName,
+    connectionTimeoutMillis: 10_000,
+    idleTimeoutMillis: 30_000,
+    keepAlive: true,
+  });
+  pool.on('error', onError);
+  return { pool, owned: true, size: settings.maxConnections, close: () => pool.end() };
+}

@@ -1,0 +1,316 @@
+import type pg from 'pg';
+import type { Logger } from '../contract/logger.js';
+import { failureReasonName } from '../contract/message-failure-reason.js';
+import { MessageProcessingStatus } from '../contract/message-processing-status.js';
+import { type ClaimedTry, type Settlements, nothingToSettle } from '../contract/work.js';
+import { explainDatabaseError } from '../database/database-error.js';
+import { failureText } from '../failure/failure-text.js';
+import type { InboxStore } from '../inbox/inbox-store.js';
+import { monotonicMs, pause, settlesWithin } from '../runtime/clock.js';
+import type { InstanceIdentity } from '../runtime/instance-identity.js';
+import { type HeldMessage, Lanes, type Unit } from '../runtime/lanes.js';
+import { LeaseKeeper } from '../runtime/lease-keeper.js';
+import { OutageLog } from '../runtime/outage-log.js';
+import { OwedSettlements } from '../runtime/owed-settlements.js';
+import type { Instruments } from '../telemetry/instruments.js';
+import type { Sleeper } from '../wakeups/sleeper.js';
+import { type PublishInTransaction, type UnitOutcome, handleUnit } from './handle-unit.js';
+import type { HandlerRegistry } from './handler-registry.js';
+
+export interface DispatcherSettings {
+  readonly pool: pg.Pool;
+  readonly store: InboxStore;
+  readonly handlers: HandlerRegistry;
+  readonly identity: InstanceIdentity;
+  readonly sleeper: Sleeper;
+  readonly instruments: Instruments;
+  readonly logger: Logger;
+  readonly publish: PublishInTransaction;
+  readonly leaseSeconds: number;
+  readonly maxLeaseRenewals: number;
+  readonly concurrency: number;
+  readonly batchSize: number;
+  readonly batchBytes: number;
+  readonly retainCompleted: boolean;
+}
+
+const saturatedLooks = 3;
+const databaseRetryMs = [100, 200, 400, 800, 1_600, 3_200, 5_000];
+
+interface RunningUnit {
+  readonly unit: Unit;
+  readonly abort: AbortController;
+  readonly ended: Promise<void>;
+}
+
+/**
+ * Handles the inbox: claims ahead into lanes, one per stream, and runs handlers, so many at a time, each in its own
+ * transaction. When one fails, its stream stops: what is in hand behind it is released, untried.
+ */
+export class Dispatcher {
+  readonly #settings: DispatcherSettings;
+  readonly #intake = new AbortController();
+  readonly #lanes = new Lanes();
+  readonly #owed = new OwedSettlements();
+  readonly #leases: LeaseKeeper;
+  readonly #databaseOutage: OutageLog;
+  readonly #running = new Map<Unit, RunningUnit>();
+  // Streams whose failure has not reached the database: a claim that was under way may still bring rows of theirs.
+  readonly #stopping = new Set<string>();
+  #saturated = 0;
+  #pausedUntil = 0;
+  #loop: Promise<void> | undefined;
+
+  constructor(settings: DispatcherSettings) {
+    this.#settings = settings;
+    this.#leases = new LeaseKeeper(
+      settings.leaseSeconds,
+      settings.logger,
+      (holder, tries) => settings.store.renew(holder, tries, settings.leaseSeconds),
+      { maxRenewals: settings.maxLeaseRenewals, onEnding: (messageId) => this.#abortUnitOf(messageId) },
+    );
+    this.#databaseOutage = new OutageLog(settings.logger, 'The dispatcher cannot use the database');
+  }
+
+  start(): void {
+    this.#loop ??= this.#run();
+  }
+
+  /** Messages were stored in this process. */
+  wake(): void {
+    this.#settings.sleeper.ring();
+  }
+
+  /**
+   * Stops claiming, releases what was not begun, lets running handlers finish until the deadline, then aborts them and
+   * gives them two seconds more.
+   *
+   * @returns rows that could not be settled; their leases run out by themselves
+   */
+  async stop(deadlineMs: number): Promise<number> {
+    this.#intake.abort();
+    this.#settings.sleeper.ring();
+    this.#release(this.#lanes.clear());
+    const handlers = Promise.all([...this.#running.values()].map((running) => running.ended));
+    if (!(await settlesWithin(handlers, deadlineMs))) {
+      for (const { abort } of this.#running.values()) {
+        abort.abort(new Error('the service is stopping'));
+      }
+      await settlesWithin(handlers, 2_000);
+    }
+    const stuck = [...this.#running.keys()].flatMap((unit) => unit.rows);
+    // A handler that ignores its signal keeps its rows: they must not run elsewhere while it still does.
+    const ended = await settlesWithin(this.#loop ?? Promise.resolve(), 3_000);
+    this.#leases.stop();
+    return stuck.length + (ended ? this.#owed.size : 0);
+  }
+
+  async #run(): Promise<void> {
+    const { sleeper, batchSize } = this.#settings;
+    while (!this.#intake.signal.aborted) {
+      const room = batchSize - this.#lanes.waiting;
+      if (this.#lanes.waiting > 0 && room < batchSize / 2 && this.#owed.size === 0) {
+        await sleeper.waitForRing(1_000);
+        continue;
+      }
+      const look = await this.#exchange(Math.max(room, 0));
+      this.#start();
+      if (look.claimed > 0) {
+        sleeper.foundWork();
+      } else if (look.full) {
+        await pause(5, this.#intake.signal);
+      } else {
+        await this.#rest(look.dueMs);
+      }
+    }
+    await this.#finish();
+  }
+
+  async #rest(dueMs: number | null): Promise<void> {
+    try {
+      await this.#settings.sleeper.sleep(dueMs);
+    } catch (error) {
+      this.#databaseOutage.noticed(explainDatabaseError(error, '')?.message ?? String(error));
+      await pause(500, this.#intake.signal);
+    }
+  }
+
+  async #exchange(limit: number): Promise<{ claimed: number; full: boolean; dueMs: number | null }> {
+    const { store, identity, batchBytes, leaseSeconds } = this.#settings;
+    for (let failures = 0; ;) {
+      const owed = this.#owed.take() ?? { holder: identity.current, settlements: nothingToSettle };
+      const claims = limit > 0 && owed.holder === identity.current && !this.#intake.signal.aborted;
+      const delivered = [...this.#stopping];
+      try {
+        const result = await store.exchange(owed.holder, owed.settlements, {
+          limit: claims ? limit : 0,
+          maxBytes: batchBytes,
+          leaseSeconds,
+          blockLeased: this.#saturated >= saturatedLooks,
+        });
+        this.#databaseOutage.over();
+        this.#settled(owed.settlements, result.staleIds);
+        if (this.#owed.size > 0 && !claims) {
+          continue;
+        }
+        for (const streamId of delivered) {
+          this.#stopping.delete(streamId);
+        }
+        const full = claims && result.candidates >= limit;
+        this.#saturated = full && result.claimed.length === 0 ? this.#saturated + 1 : 0;
+        this.#accept(result.claimed.map((row) => ({ ...row, holder: owed.holder })));
+        return { claimed: result.claimed.length, full, dueMs: result.dueMs };
+      } catch (error) {
+        this.#owed.putBack(owed);
+        this.#databaseOutage.noticed(explainDatabaseError(error, '')?.message ?? String(error));
+        if (claims) {
+          identity.renew();
+        }
+        failures += 1;
+        if (this.#intake.signal.aborted && failures > 2) {
+          return { claimed: 0, full: false, dueMs: null };
+        }
+        await pause(databaseRetryMs[Math.min(failures, databaseRetryMs.length) - 1] ?? 0, this.#intake.signal);
+      }
+    }
+  }
+
+  #accept(rows: readonly HeldMessage[]): void {
+    this.#leases.hold(rows[0]?.holder ?? '', rows);
+    const stopped = (row: HeldMessage) => row.streamId !== null && this.#stopping.has(row.streamId);
+    if (this.#intake.signal.aborted) {
+      this.#release(rows);
+      return;
+    }
+    this.#release(rows.filter(stopped));
+    this.#lanes.add(rows.filter((row) => !stopped(row)));
+  }
+
+  /** Starts handlers as far as concurrency allows. */
+  #start(): void {
+    const { concurrency, handlers } = this.#settings;
+    const wait = this.#pausedUntil - monotonicMs();
+    if (wait > 0) {
+      return;
+    }
+    while (this.#running.size < concurrency && !this.#intake.signal.aborted) {
+      const unit = this.#lanes.take((messageType) => handlers.get(messageType)?.maxBatch ?? 1);
+      if (unit === undefined) {
+        return;
+      }
+      const abort = new AbortController();
+      this.#running.set(unit, { unit, abort, ended: this.#handle(unit, abort.signal) });
+    }
+  }
+
+  async #handle(unit: Unit, signal: AbortSignal): Promise<void> {
+    const { pool, store, handlers, publish, retainCompleted, instruments } = this.#settings;
+    const handler = handlers.get(unit.messageType);
+    const begun = monotonicMs();
+    const outcome: UnitOutcome =
+      handler === undefined
+        ? { kind: 'failed', error: new Error(`no handler for '${unit.messageType}'`), reason: 4 }
+        : await handleUnit(unit, handler, { pool, store, retainCompleted, publish }, signal);
+    instruments.handleDuration.record(monotonicMs() - begun, { message_type: unit.messageType, outcome: outcome.kind });
+    this.#conclude(unit, outcome, signal);
+    this.#running.delete(unit);
+    this.#start();
+    if (this.#owed.size > 0 || this.#lanes.waiting < this.#settings.batchSize / 2) {
+      this.#settings.sleeper.ring();
+    }
+  }
+
+  #conclude(unit: Unit, outcome: UnitOutcome, signal: AbortSignal): void {
+    const { instruments, logger } = this.#settings;
+    switch (outcome.kind) {
+      case 'handled':
+        this.#leases.drop(unit.rows);
+        this.#lanes.done(unit);
+        instruments.add('handled', unit.rows.length, { message_type: unit.messageType });
+        return;
+      case 'lost':
+        this.#leases.drop(unit.rows);
+        this.#release(this.#stopUnit(unit));
+        instruments.add('stale', unit.rows.length, { category: 'inbox' });
+        logger.warn(
+          { messageType: unit.messageType },
+          'A handler finished after its lease had run out; nothing of it was committed',
+        );
+        return;
+      case 'outage':
+        this.#databaseOutage.noticed(explainDatabaseError(outcome.error, '')?.message ?? String(outcome.error));
+        // Every handler would meet the same; the claims in between find out when it is over.
+        this.#pausedUntil = monotonicMs() + 500;
+        this.#release([...unit.rows, ...this.#stopUnit(unit)]);
+        return;
+      case 'failed':
+        if (this.#intake.signal.aborted && signal.aborted) {
+          this.#release([...unit.rows, ...this.#stopUnit(unit)]);
+        } else if (unit.rows.length > 1) {
+          this.#lanes.separate(unit);
+        } else {
+          this.#fail(unit, outcome);
+        }
+    }
+  }
+
+  #fail(unit: Unit, outcome: UnitOutcome & { kind: 'failed' }): void {
+    const { instruments, logger } = this.#settings;
+    const error = failureText(outcome.error);
+    const reason = failureReasonName(outcome.reason);
+    for (const row of unit.rows) {
+      this.#owed.add(row.holder, {
+        completed: [],
+        failed: [{ ...row, completedStatus: MessageProcessingStatus.Stored, error, reason: outcome.reason }],
+        released: [],
+      });
+      logger.warn(
+        { messageId: row.messageId, messageType: row.messageType, attempt: row.attempts, reason, error },
+        'A handler failed',
+      );
+    }
+    this.#release(this.#stopUnit(unit));
+    instruments.add('handleFailed', unit.rows.length, { message_type: unit.messageType, reason });
+  }
+
+  /** Ends the lanes of a unit and keeps rows of their streams out until the database knows. Returns the rows behind it. */
+  #stopUnit(unit: Unit): HeldMessage[] {
+    for (const row of unit.rows) {
+      if (row.streamId !== null) {
+        this.#stopping.add(row.streamId);
+      }
+    }
+    return this.#lanes.stop(unit);
+  }
+
+  #release(rows: readonly HeldMessage[]): void {
+    for (const row of rows) {
+      this.#owed.add(row.holder, { completed: [], failed: [], released: [row] });
+    }
+  }
+
+  #settled({ failed, released }: Settlements, staleIds: readonly string[]): void {
+    this.#leases.drop([...failed, ...released] as readonly ClaimedTry[]);
+    if (staleIds.length > 0) {
+      this.#settings.instruments.add('stale', staleIds.length, { category: 'inbox' });
+      this.#settings.logger.debug({ count: staleIds.length }, 'Rows were put down after their lease had run out');
+    }
+  }
+
+  #abortUnitOf(messageId: string): void {
+    for (const { unit, abort } of this.#running.values()) {
+      if (unit.rows.some((row) => row.messageId === messageId)) {
+        abort.abort(new Error('the lease of this message is about to end'));
+      }
+    }
+  }
+
+  async #finish(): Promise<void> {
+    this.#release(this.#lanes.clear());
+    await Promise.all([...this.#running.values()].map((running) => running.ended));
+    if (this.#owed.size > 0) {
+      await this.#exchange(0);
+    }
+    await this.#settings.sleeper.close();
+  }
+}

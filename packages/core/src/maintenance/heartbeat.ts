@@ -1,0 +1,82 @@
+import { hostname } from 'node:os';
+import type pg from 'pg';
+import type { Logger } from '../contract/logger.js';
+import type { SchemaName } from '../database/schema-name.js';
+import { pause } from '../runtime/clock.js';
+import type { InstanceIdentity } from '../runtime/instance-identity.js';
+
+export interface HeartbeatSettings {
+  readonly pool: pg.Pool;
+  readonly schema: SchemaName;
+  readonly service: string;
+  readonly identity: InstanceIdentity;
+  readonly logger: Logger;
+}
+
+const intervalMs = 30_000;
+
+/**
+ * Keeps this instance's row in `wh_service_instances` fresh and, on the way, frees streams whose head was removed by hand.
+ */
+export class Heartbeat {
+  readonly #settings: HeartbeatSettings;
+  readonly #stop = new AbortController();
+  #running: Promise<void> | undefined;
+  #registered: string | undefined;
+
+  constructor(settings: HeartbeatSettings) {
+    this.#settings = settings;
+  }
+
+  /** Registers the instance before anything is claimed, then keeps it registered. */
+  async start(): Promise<void> {
+    await this.#beat();
+    this.#running = this.#run();
+  }
+
+  /** Forgets the instance. The last to be stopped: until then its leases are somebody's. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+    await this.#forget(this.#registered).catch((error: unknown) => {
+      this.#settings.logger.debug(
+        { error: String(error) },
+        'The instance could not be deregistered; it is forgotten in two minutes',
+      );
+    });
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    for (;;) {
+      await pause(intervalMs, signal);
+      if (signal.aborted) {
+        return;
+      }
+      try {
+        await this.#beat();
+      } catch (error) {
+        this.#settings.logger.debug({ error: String(error) }, 'A heartbeat failed');
+      }
+    }
+  }
+
+  async #beat(): Promise<void> {
+    const { pool, schema, service, identity } = this.#settings;
+    const id = identity.current;
+    await pool.query(
+      `select ${schema.prefix}record_heartbeat($1, $2, $3, $4), ${schema.prefix}unblock_stranded_outbox_streams(), ${schema.prefix}unblock_stranded_inbox_streams()`,
+      [id, service, hostname().slice(0, 200), process.pid],
+    );
+    if (this.#registered !== id) {
+      await this.#forget(this.#registered);
+      this.#registered = id;
+    }
+  }
+
+  async #forget(id: string | undefined): Promise<void> {
+    if (id !== undefined) {
+      await this.#settings.pool.query(`select ${this.#settings.schema.prefix}deregister_instance($1)`, [id]);
+    }
+  }
+}

@@ -1,0 +1,237 @@
+import type { Logger } from '../contract/logger.js';
+import { failureReasonName } from '../contract/message-failure-reason.js';
+import type { Transport } from '../contract/transport.js';
+import { type ClaimResult, type ClaimedMessage, type Settlements, nothingToSettle } from '../contract/work.js';
+import { explainDatabaseError } from '../database/database-error.js';
+import type { OutboxStore } from '../outbox/outbox-store.js';
+import { monotonicMs, pause, settlesWithin } from '../runtime/clock.js';
+import type { InstanceIdentity } from '../runtime/instance-identity.js';
+import { LeaseKeeper } from '../runtime/lease-keeper.js';
+import { OutageLog } from '../runtime/outage-log.js';
+import { OwedSettlements } from '../runtime/owed-settlements.js';
+import type { Instruments } from '../telemetry/instruments.js';
+import type { Sleeper } from '../wakeups/sleeper.js';
+import { type BatchOutcome, publishBatch, tryOf } from './publish-batch.js';
+
+export interface PublisherSettings {
+  readonly service: string;
+  readonly store: OutboxStore;
+  readonly transport: Transport;
+  readonly identity: InstanceIdentity;
+  readonly sleeper: Sleeper;
+  readonly instruments: Instruments;
+  readonly logger: Logger;
+  readonly leaseSeconds: number;
+  readonly batchSize: number;
+  readonly batchBytes: number;
+  readonly retainCompleted: boolean;
+}
+
+/** Rows in hand and the id under which they were claimed. */
+interface Hand {
+  readonly holder: string;
+  readonly rows: readonly ClaimedMessage[];
+}
+
+const emptyHand: Hand = { holder: '', rows: [] };
+
+// Looks that were full of rows nobody may take before their streams are moved out of the way of claims.
+const saturatedLooks = 3;
+const databaseRetryMs = [100, 200, 400, 800, 1_600, 3_200, 5_000];
+
+/**
+ * Publishes the outbox: claim, hand to the transport, settle. While one batch is in the broker's hands, the batch before
+ * it is settled and the one after it claimed, in one round trip.
+ */
+export class Publisher {
+  readonly #settings: PublisherSettings;
+  readonly #intake = new AbortController();
+  readonly #work = new AbortController();
+  readonly #leases: LeaseKeeper;
+  readonly #databaseOutage: OutageLog;
+  readonly #owed = new OwedSettlements();
+  #saturated = 0;
+  #running: Promise<void> | undefined;
+
+  constructor(settings: PublisherSettings) {
+    this.#settings = settings;
+    this.#leases = new LeaseKeeper(settings.leaseSeconds, settings.logger, (holder, tries) =>
+      settings.store.renew(holder, tries, settings.leaseSeconds),
+    );
+    this.#databaseOutage = new OutageLog(settings.logger, 'The publisher cannot use the database');
+  }
+
+  start(): void {
+    this.#running ??= this.#run();
+  }
+
+  /** The transport's readiness has changed. */
+  wake(): void {
+    this.#settings.sleeper.ring();
+  }
+
+  /**
+   * Stops claiming, lets the batch in hand be confirmed until the deadline, settles everything and releases the rest.
+   *
+   * @returns rows that could not be settled; their leases run out by themselves
+   */
+  async stop(deadlineMs: number): Promise<number> {
+    const softStop = setTimeout(() => this.#work.abort(), deadlineMs);
+    this.#intake.abort();
+    this.#settings.sleeper.ring();
+    // The transport answers within its confirm timeout; what is later than that is not waited for.
+    const ended = await settlesWithin(this.#running ?? Promise.resolve(), deadlineMs + 2_000);
+    clearTimeout(softStop);
+    this.#leases.stop();
+    return ended ? this.#owed.size : this.#leases.held;
+  }
+
+  async #run(): Promise<void> {
+    let hand = emptyHand;
+    let more = false;
+    while (!this.#intake.signal.aborted) {
+      if (!this.#settings.transport.ready()) {
+        await this.#waitForTransport(hand);
+        hand = emptyHand;
+        continue;
+      }
+      if (hand.rows.length === 0) {
+        const next = await this.#exchange(true);
+        more = next.more;
+        if (next.rows.length === 0) {
+          await this.#rest(next);
+          continue;
+        }
+        hand = next;
+        this.#settings.sleeper.foundWork();
+        continue;
+      }
+      // Claiming ahead pays when there is more; otherwise the settlement waits for its batch and takes the claim along.
+      const ahead = more ? this.#exchange(true) : undefined;
+      const current = hand;
+      const outcome = await this.#publish(current);
+      const next = await ahead;
+      this.#owed.add(current.holder, outcome.settlements);
+      hand = next === undefined ? emptyHand : this.#withoutStopped(next, outcome.stoppedStreams);
+      more = next?.more ?? false;
+      if (outcome.settlements.completed.length === 0 && outcome.settlements.failed.length === 0) {
+        // Nothing moved: the broker takes nothing at the moment, and asking it again at once would not help.
+        await pause(50, this.#intake.signal);
+      }
+    }
+    await this.#finish(hand);
+  }
+
+  async #publish(hand: Hand): Promise<BatchOutcome> {
+    const { transport, service, instruments, logger } = this.#settings;
+    const begun = monotonicMs();
+    const outcome = await publishBatch(hand.rows, transport, service, this.#work.signal);
+    instruments.publishDuration.record(monotonicMs() - begun, { transport: transport.name });
+    instruments.addByType('published', outcome.published);
+    for (const failure of outcome.settlements.failed) {
+      instruments.add('publishFailed', 1, { reason: failureReasonName(failure.reason) });
+      logger.warn(
+        {
+          messageId: failure.messageId,
+          attempt: failure.attempts,
+          reason: failureReasonName(failure.reason),
+          error: failure.error,
+        },
+        'A message could not be published',
+      );
+    }
+    return outcome;
+  }
+
+  /** Rows whose stream has just stopped are put down again, untried. */
+  #withoutStopped(hand: Hand, stoppedStreams: ReadonlySet<string>): Hand {
+    if (stoppedStreams.size === 0) {
+      return hand;
+    }
+    const stopped = (row: ClaimedMessage) => row.streamId !== null && stoppedStreams.has(row.streamId);
+    this.#owed.add(hand.holder, { completed: [], failed: [], released: hand.rows.filter(stopped).map(tryOf) });
+    return { holder: hand.holder, rows: hand.rows.filter((row) => !stopped(row)) };
+  }
+
+  /** Settles what is owed and, when asked, claims; keeps trying while the database is away, until stop. */
+  async #exchange(claim: boolean): Promise<Hand & { more: boolean; full: boolean; dueMs: number | null }> {
+    const { store, identity, batchSize, batchBytes, leaseSeconds, retainCompleted } = this.#settings;
+    for (let failures = 0; ;) {
+      const owed = this.#owed.take() ?? { holder: identity.current, settlements: nothingToSettle };
+      // Rows are settled under the id that claimed them; a claim under another id is another call.
+      const claims = claim && owed.holder === identity.current && !this.#intake.signal.aborted;
+      try {
+        const result = await store.exchange(owed.holder, owed.settlements, retainCompleted, {
+          limit: claims ? batchSize : 0,
+          maxBytes: batchBytes,
+          leaseSeconds,
+          blockLeased: this.#saturated >= saturatedLooks,
+        });
+        this.#databaseOutage.over();
+        this.#settled(owed.settlements, result);
+        const wantsMore = claim ? !claims && !this.#intake.signal.aborted : this.#owed.size > 0;
+        if (wantsMore) {
+          continue;
+        }
+        const full = result.candidates >= batchSize;
+        this.#saturated = full && result.claimed.length === 0 ? this.#saturated + 1 : 0;
+        this.#leases.hold(owed.holder, result.claimed);
+        const more = result.claimed.length > 0 && (full || result.candidates > result.claimed.length);
+        return { holder: owed.holder, rows: result.claimed, more, full, dueMs: result.dueMs };
+      } catch (error) {
+        this.#owed.putBack(owed);
+        this.#databaseOutage.noticed(explainDatabaseError(error, '')?.message ?? String(error));
+        if (claims) {
+          identity.renew();
+        }
+        failures += 1;
+        if (this.#intake.signal.aborted && failures > 2) {
+          return { ...emptyHand, more: false, full: false, dueMs: null };
+        }
+        await pause(databaseRetryMs[Math.min(failures, databaseRetryMs.length) - 1] ?? 0, this.#intake.signal);
+      }
+    }
+  }
+
+  #settled({ completed, failed, released }: Settlements, result: ClaimResult): void {
+    this.#leases.drop([...completed, ...failed, ...released]);
+    if (result.staleIds.length > 0) {
+      this.#settings.instruments.add('stale', result.staleIds.length, { category: 'outbox' });
+      this.#settings.logger.warn(
+        { messageIds: result.staleIds.slice(0, 10), count: result.staleIds.length },
+        'Messages were settled after their lease had run out; another instance may have published them again',
+      );
+    }
+  }
+
+  async #waitForTransport(hand: Hand): Promise<void> {
+    this.#owed.add(hand.holder, { completed: [], failed: [], released: hand.rows.map(tryOf) });
+    if (this.#owed.size > 0) {
+      await this.#exchange(false);
+    }
+    // Nothing is claimed meanwhile. onReadyChange ends the wait; the bound covers a transport that forgets to tell.
+    await this.#settings.sleeper.waitForRing(1_000);
+  }
+
+  async #rest(look: { full: boolean; dueMs: number | null }): Promise<void> {
+    if (look.full) {
+      // Full of rows that wait behind others' leases: not idle, and soon asked for with blockLeased.
+      await pause(5, this.#intake.signal);
+      return;
+    }
+    try {
+      await this.#settings.sleeper.sleep(look.dueMs);
+    } catch (error) {
+      this.#databaseOutage.noticed(explainDatabaseError(error, '')?.message ?? String(error));
+      await pause(500, this.#intake.signal);
+    }
+  }
+
+  async #finish(hand: Hand): Promise<void> {
+    this.#owed.add(hand.holder, { completed: [], failed: [], released: hand.rows.map(tryOf) });
+    if (this.#owed.size > 0) {
+      await this.#exchange(false);
+    }
+    await this.#settings.sleeper.close();
+  }
+}

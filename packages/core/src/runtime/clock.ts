@@ -1,0 +1,39 @@
+/** Milliseconds on a clock that never goes back; for durations only. */
+export function monotonicMs(): number {
+  return performance.now();
+}
+
+/** Resolves after `ms` milliseconds, or at once when `signal` aborts; never rejects. */
+export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  if (signal?.aborted === true) {
+    return;
+  }
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(done, Math.min(ms, 2_147_483_647));
+    function done(): void {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', done);
+      resolve();
+    }
+    signal?.addEventListener('abort', done);
+  });
+}
+
+/** Waits for `work`, at most `ms` milliseconds. Returns whether it settled; a rejection counts as settled. */
+export async function settlesWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<false>((resolve) => {
+    timer = setTimeout(() => resolve(false), Math.max(ms, 0));
+  });
+  try {
+    return await Promise.race([
+      work.then(
+        () => true,
+        () => true,
+      ),
+      late,
+    ]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

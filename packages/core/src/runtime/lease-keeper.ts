@@ -1,0 +1,113 @@
+import type { Logger } from '../contract/logger.js';
+import type { ClaimedTry } from '../contract/work.js';
+import { monotonicMs } from './clock.js';
+
+interface Held {
+  readonly holder: string;
+  readonly attempts: number;
+  renewals: number;
+  renewedAt: number;
+}
+
+type Renew = (holder: string, tries: readonly ClaimedTry[]) => Promise<readonly string[]>;
+
+/**
+ * Renews the leases of rows in hand: every third of a lease, those that have not been renewed for that long. A healthy
+ * publisher never has a row in hand for so long, so this costs it nothing.
+ */
+export class LeaseKeeper {
+  readonly #held = new Map<string, Held>();
+  readonly #intervalMs: number;
+  readonly #logger: Logger;
+  readonly #renew: Renew;
+  readonly #limit: { readonly maxRenewals: number; readonly onEnding: (messageId: string) => void };
+  #timer: NodeJS.Timeout | undefined;
+  #renewing: Promise<void> = Promise.resolve();
+
+  /**
+   * @param limit - after so many renewals, or when the row turns out to be somebody else's, `onEnding` is called once and
+   * the lease is left to run out
+   */
+  constructor(
+    leaseSeconds: number,
+    logger: Logger,
+    renew: Renew,
+    limit: { maxRenewals: number; onEnding: (messageId: string) => void } = {
+      maxRenewals: Infinity,
+      onEnding: () => undefined,
+    },
+  ) {
+    this.#intervalMs = (leaseSeconds * 1000) / 3;
+    this.#logger = logger;
+    this.#renew = renew;
+    this.#limit = limit;
+  }
+
+  get held(): number {
+    return this.#held.size;
+  }
+
+  hold(holder: string, rows: readonly ClaimedTry[]): void {
+    const now = monotonicMs();
+    for (const row of rows) {
+      if (!this.#held.has(row.messageId)) {
+        this.#held.set(row.messageId, { holder, attempts: row.attempts, renewals: 0, renewedAt: now });
+      }
+    }
+    this.#timer ??= setInterval(() => {
+      this.#renewing = this.#renewing.then(() => this.#renewOld());
+    }, this.#intervalMs).unref();
+  }
+
+  drop(rows: readonly ClaimedTry[]): void {
+    for (const row of rows) {
+      this.#held.delete(row.messageId);
+    }
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  async #renewOld(): Promise<void> {
+    const now = monotonicMs();
+    const byHolder = new Map<string, ClaimedTry[]>();
+    for (const [messageId, held] of this.#held) {
+      if (now - held.renewedAt < this.#intervalMs * 0.9) {
+        continue;
+      }
+      if (held.renewals >= this.#limit.maxRenewals) {
+        this.#end(messageId);
+        continue;
+      }
+      const tries = byHolder.get(held.holder) ?? [];
+      tries.push({ messageId, attempts: held.attempts });
+      byHolder.set(held.holder, tries);
+    }
+    for (const [holder, tries] of byHolder) {
+      try {
+        const lost = new Set(await this.#renew(holder, tries));
+        for (const { messageId } of tries) {
+          const held = this.#held.get(messageId);
+          if (held !== undefined && !lost.has(messageId)) {
+            held.renewedAt = now;
+            held.renewals += 1;
+          }
+        }
+        for (const messageId of lost) {
+          this.#end(messageId);
+        }
+      } catch (error) {
+        // The lease still has two thirds to run; the next interval tries again.
+        this.#logger.debug({ error: String(error) }, 'Leases could not be renewed');
+      }
+    }
+  }
+
+  #end(messageId: string): void {
+    if (this.#held.delete(messageId)) {
+      this.#limit.onEnding(messageId);
+    }
+  }
+}

@@ -1,0 +1,295 @@
+import type { Logger } from './contract/logger.js';
+import type { MessageContext, PublishOptions } from './contract/message-context.js';
+import type { MessageDefinition, PayloadOf } from './contract/message-definition.js';
+import type { Transaction } from './contract/transaction.js';
+import type { Transport } from './contract/transport.js';
+import { checkSchema } from './database/check-schema.js';
+import { explainDatabaseError } from './database/database-error.js';
+import { type MigrateResult, migrate } from './database/migrate.js';
+import type { Database } from './database/pool.js';
+import type { SchemaName } from './database/schema-name.js';
+import { type BatchHandler, type Handler, HandlerRegistry } from './dispatcher/handler-registry.js';
+import { ConfigurationError, StateError } from './errors/whizbang-error.js';
+import type { ResolvedOptions } from './options/whizbang-options.js';
+import { type Cause, writeMessage } from './outbox/message-writer.js';
+import { OutboxStore } from './outbox/outbox-store.js';
+import { InstanceIdentity } from './runtime/instance-identity.js';
+import { type Backlog, readBacklog } from './telemetry/backlog-gauges.js';
+import { Instruments, type WhizbangCounters } from './telemetry/instruments.js';
+import { Workers } from './workers.js';
+
+/** What `stop()` could not finish. */
+export interface StopReport {
+  /** Rows that are still leased: a handler ignored its signal, or the database was away. They come back when the lease ends. */
+  readonly unfinished: number;
+}
+
+type State = 'created' | 'starting' | 'started' | 'stopping' | 'stopped';
+
+/**
+ * One service: it publishes through its outbox and handles through its inbox. Made by {@link createWhizbang}.
+ */
+export class Whizbang implements AsyncDisposable {
+  readonly #options: ResolvedOptions;
+  readonly #database: Database;
+  readonly #schema: SchemaName;
+  readonly #transport: Transport;
+  readonly #logger: Logger;
+  readonly #outbox: OutboxStore;
+  readonly #handlers = new HandlerRegistry();
+  readonly #instruments = new Instruments();
+  readonly #identity = new InstanceIdentity();
+  #workers: Workers | undefined;
+  #state: State = 'created';
+  #stopping: Promise<StopReport> | undefined;
+
+  /** @internal Use {@link createWhizbang}. */
+  constructor(parts: {
+    options: ResolvedOptions;
+    database: Database;
+    schema: SchemaName;
+    transport: Transport;
+    logger: Logger;
+  }) {
+    this.#options = parts.options;
+    this.#database = parts.database;
+    this.#schema = parts.schema;
+    this.#transport = parts.transport;
+    this.#logger = parts.logger;
+    this.#outbox = new OutboxStore(parts.database.pool, parts.schema);
+  }
+
+  /** The id under which this process holds leases at the moment. */
+  get instanceId(): string {
+    return this.#identity.current;
+  }
+
+  /** What this process has done so far. */
+  get counters(): Readonly<WhizbangCounters> {
+    return { ...this.#instruments.counters };
+  }
+
+  /** True while the broker can be expected to take messages. */
+  get brokerReady(): boolean {
+    return this.#transport.ready();
+  }
+
+  /**
+   * Stores a message in the caller's transaction; it is published after the commit, and never when the transaction is
+   * rolled back.
+   *
+   * @param tx - a `pg` client inside BEGIN, or anything with `query(text, values)` that runs on the transaction's connection
+   * @returns the message's id
+   * @throws MessageRefusedError before anything reaches the database, when the payload breaks its schema or cannot be carried
+   * unchanged; the transaction can go on
+   */
+  async publish<Definition extends MessageDefinition>(
+    tx: Transaction,
+    message: Definition,
+    payload: PayloadOf<Definition>,
+    options: PublishOptions = {},
+  ): Promise<{ messageId: string }> {
+    return this.#publishIn(tx, message, payload, options, undefined);
+  }
+
+  /**
+   * Stores many messages of one type in the caller's transaction, in their order, in one round trip.
+   *
+   * @throws MessageRefusedError for the first that cannot be published; then none is stored
+   */
+  async publishMany<Definition extends MessageDefinition>(
+    tx: Transaction,
+    message: Definition,
+    payloads: readonly PayloadOf<Definition>[],
+    options: Omit<PublishOptions, 'messageId'> = {},
+  ): Promise<{ messageIds: readonly string[] }> {
+    this.#checkTransaction(tx, message);
+    const rows = [];
+    for (const payload of payloads) {
+      rows.push(await writeMessage(message, payload, options, undefined));
+    }
+    if (rows.length > 0) {
+      await this.#outbox.store(tx, rows).catch((error: unknown) => {
+        throw explainDatabaseError(error, this.#schema.name) ?? error;
+      });
+      this.#instruments.add('stored', rows.length, { message_type: message.type });
+    }
+    return { messageIds: rows.map((row) => row.messageId) };
+  }
+
+  /**
+   * Publishes in a transaction of its own, for messages that belong to no change of yours. It is durable when the promise
+   * resolves.
+   */
+  async publishNow<Definition extends MessageDefinition>(
+    message: Definition,
+    payload: PayloadOf<Definition>,
+    options: PublishOptions = {},
+  ): Promise<{ messageId: string }> {
+    if (message.serializeStreams !== true) {
+      return this.#publishIn(this.#database.pool, message, payload, options, undefined);
+    }
+    const client = await this.#database.pool.connect();
+    try {
+      await client.query('begin');
+      const result = await this.#publishIn(client, message, payload, options, undefined);
+      await client.query('commit');
+      return result;
+    } catch (error) {
+      await client.query('rollback').catch(() => undefined);
+      throw error;
+    } finally {
+      client.release();
+    }
+  }
+
+  /**
+   * Registers the handler of a message. Each message runs in a transaction of its own, `context.tx`: what the handler
+   * writes and publishes through it commits together with the completion of the message. When it throws, all of it is
+   * rolled back and the message is tried again later.
+   *
+   * @throws ConfigurationError when the message has a handler already
+   * @throws StateError after `start()`
+   */
+  handle<Definition extends MessageDefinition>(message: Definition, handler: Handler<Definition>): this {
+    this.#register(message, 1, ([first]) => {
+      if (first !== undefined) {
+        return handler(first.payload, first.context);
+      }
+      return undefined;
+    });
+    return this;
+  }
+
+  /**
+   * Registers a handler that takes many messages of one type in one transaction, for work that is cheaper in bulk. Messages
+   * of one stream are in order. When it throws, its messages are tried one by one, so that the one at fault is found.
+   *
+   * @param options.maxBatch - messages in one call, at the most. Default 100
+   */
+  handleBatch<Definition extends MessageDefinition>(
+    message: Definition,
+    handler: BatchHandler<Definition>,
+    options: { readonly maxBatch?: number } = {},
+  ): this {
+    const maxBatch = options.maxBatch ?? 100;
+    if (!Number.isInteger(maxBatch) || maxBatch < 1) {
+      throw new ConfigurationError(`maxBatch of '${message.type}' must be a whole number of at least 1.`);
+    }
+    this.#register(message, maxBatch, (messages) => handler(messages));
+    return this;
+  }
+
+  /** Creates or updates the tables; see {@link migrate}. Needs a role that may create tables; running does not. */
+  async migrate(): Promise<MigrateResult> {
+    return migrate({ database: this.#database.pool, schema: this.#schema.name });
+  }
+
+  /**
+   * Starts publishing, receiving and handling. A broker that is away is waited for, in the background; a database that is
+   * away is an error.
+   *
+   * @throws DatabaseUnavailableError, SchemaError with one sentence that says what to do
+   */
+  async start(): Promise<void> {
+    if (this.#state !== 'created') {
+      throw new StateError(
+        `start() was called when the service was ${this.#state}; make a new one with createWhizbang.`,
+      );
+    }
+    this.#state = 'starting';
+    try {
+      await checkSchema(this.#database.pool, this.#schema, this.#logger);
+      this.#workers = new Workers({
+        options: this.#options,
+        database: this.#database,
+        schema: this.#schema,
+        transport: this.#transport,
+        logger: this.#logger,
+        outbox: this.#outbox,
+        handlers: this.#handlers,
+        identity: this.#identity,
+        instruments: this.#instruments,
+        publish: (tx, message, payload, options, cause) => this.#publishIn(tx, message, payload, options, cause),
+      });
+      await this.#workers.start();
+      this.#state = 'started';
+    } catch (error) {
+      await this.stop();
+      throw explainDatabaseError(error, this.#schema.name) ?? error;
+    }
+  }
+
+  /**
+   * Stops intake, lets work in hand finish up to `stopTimeoutMs`, then aborts it, releases what is left with its attempts
+   * given back, and closes what was opened. Afterwards no timer, socket or connection of Whizbang's is left. May be called
+   * at any time, and more than once.
+   */
+  async stop(): Promise<StopReport> {
+    this.#stopping ??= this.#stop();
+    return this.#stopping;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  /** What waits in this service's tables. */
+  async backlog(): Promise<Backlog> {
+    return readBacklog(this.#database.pool, this.#schema);
+  }
+
+  async #stop(): Promise<StopReport> {
+    this.#state = 'stopping';
+    const unfinished = (await this.#workers?.stop(this.#options.stopTimeoutMs)) ?? 0;
+    await this.#transport.close();
+    await this.#database.close();
+    this.#state = 'stopped';
+    if (unfinished > 0) {
+      this.#logger.warn(
+        { unfinished },
+        'Stopped with messages unfinished; they are taken up again when their lease ends',
+      );
+    }
+    return { unfinished };
+  }
+
+  #register(
+    definition: MessageDefinition,
+    maxBatch: number,
+    run: (messages: readonly { payload: unknown; context: MessageContext }[]) => Promise<void> | void,
+  ): void {
+    if (this.#state !== 'created') {
+      throw new StateError(
+        `The handler of '${definition.type}' was registered after start(); register handlers before.`,
+      );
+    }
+    this.#handlers.register({ definition, maxBatch, run });
+  }
+
+  #checkTransaction(tx: Transaction | undefined, message: MessageDefinition): void {
+    if (typeof tx?.query !== 'function') {
+      throw new ConfigurationError(
+        `publish('${message.type}') needs the transaction first: publish(tx, message, payload). Use publishNow for a message that belongs to no transaction.`,
+      );
+    }
+  }
+
+  async #publishIn(
+    tx: Transaction,
+    message: MessageDefinition,
+    payload: unknown,
+    options: PublishOptions,
+    cause: Cause | undefined,
+  ): Promise<{ messageId: string }> {
+    this.#checkTransaction(tx, message);
+    const row = await writeMessage(message, payload, options, cause);
+    try {
+      await this.#outbox.store(tx, [row]);
+    } catch (error) {
+      throw explainDatabaseError(error, this.#schema.name) ?? error;
+    }
+    this.#instruments.add('stored', 1, { message_type: message.type });
+    return { messageId: row.messageId };
+  }
+}
