@@ -1,4 +1,4 @@
--- One round trip, one commit: records failures and releases, then claims the next batch. The settlements come first, so that
+-- One round trip, one commit: records failures, releases and deferrals, then claims the next batch. The settlements come first, so that
 -- the claim already respects a head that has just failed. Completions are not here: a handled message is completed in the
 -- transaction of its handler, by complete_inbox_handled().
 -- Rows: outcome 'stale' for a settlement that this instance no longer held; 'claimed' for a claimed message; and, when
@@ -8,6 +8,7 @@ create or replace function whizbang.exchange_inbox_work(
   p_failed_ids uuid[], p_failed_attempts integer[], p_failed_completed_status integer[], p_failed_errors text[],
   p_failed_reasons integer[],
   p_released_ids uuid[], p_released_attempts integer[],
+  p_deferred_ids uuid[], p_deferred_attempts integer[],
   p_limit integer, p_max_bytes bigint, p_lease_seconds double precision, p_block_leased boolean
 ) returns table (
   outcome text, message_id uuid, destination text, message_type text, event_data text, metadata text, stream_id uuid,
@@ -23,12 +24,18 @@ declare
   v_now timestamptz;
   v_claimed integer := 0;
 begin
+  -- Nobody waits for this commit to reach the disk: what a crash of the database could undo is a lease, which then was
+  -- never taken, or a settlement, which is then made again.
+  perform set_config('synchronous_commit', 'off', true);
   if cardinality(p_failed_ids) > 0 then
     v_stale := v_stale || whizbang.process_inbox_failures(
       p_instance_id, p_failed_ids, p_failed_attempts, p_failed_completed_status, p_failed_errors, p_failed_reasons);
   end if;
   if cardinality(p_released_ids) > 0 then
     v_stale := v_stale || whizbang.release_inbox(p_instance_id, p_released_ids, p_released_attempts);
+  end if;
+  if cardinality(p_deferred_ids) > 0 then
+    v_stale := v_stale || whizbang.defer_inbox(p_instance_id, p_deferred_ids, p_deferred_attempts);
   end if;
   if v_stale is not null then
     return query

@@ -23,6 +23,9 @@ declare
   v_now timestamptz;
   v_claimed integer := 0;
 begin
+  -- Nobody waits for this commit to reach the disk: what a crash of the database could undo is a lease, which then was
+  -- never taken, or a settlement, which is then made again.
+  perform set_config('synchronous_commit', 'off', true);
   if cardinality(p_completed_ids) > 0 then
     v_stale := v_stale || whizbang.complete_outbox_published(p_instance_id, p_completed_ids, p_completed_attempts, p_retain);
   end if;

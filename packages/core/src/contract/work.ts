@@ -34,6 +34,8 @@ export interface Settlements {
   readonly completed: readonly ClaimedTry[];
   readonly failed: readonly FailedTry[];
   readonly released: readonly ClaimedTry[];
+  /** Untried rows of a stream of which there is enough in hand: to wait outside the claims until that has gone (inbox only). */
+  readonly deferred?: readonly ClaimedTry[];
 }
 
 export interface ClaimRequest {

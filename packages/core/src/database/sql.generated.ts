@@ -561,6 +561,58 @@ $$;
   },
   {
     kind: 'function',
+    name: 'defer_inbox',
+    checksum: '391e4f2a8b1958ae9043330c02a952c96ef17b2ddcd286fc65d65f69ed934d87',
+    text: `-- Puts down rows of a stream of which this instance has enough in hand: released like untried rows, and kept out of the
+-- way of claims behind the row in hand that precedes them, so that one long stream cannot fill the hands of an instance.
+-- The preceding row is locked FOR KEY SHARE: who deletes it waits for us, and then sees and frees them. Where it is gone
+-- or going, the rows are merely released. Returns the ids no longer held.
+create or replace function whizbang.defer_inbox(p_instance_id uuid, p_message_ids uuid[], p_attempts integer[])
+returns uuid[]
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_done uuid[];
+  v_streams uuid[];
+begin
+  select array_agg(h.stream_id) into v_streams
+  from (
+    select o.stream_id
+    from whizbang.wh_inbox o
+    where o.message_id = any (array(
+      select p.message_id
+      from (select i.stream_id, min(i.sequence) as sequence from whizbang.wh_inbox i
+            where i.message_id = any (p_message_ids) and i.stream_id is not null group by i.stream_id) f
+      cross join lateral (
+        select e.message_id from whizbang.wh_inbox e
+        where e.stream_id = f.stream_id and e.sequence < f.sequence and e.processed_at is null
+          and e.instance_id = p_instance_id
+        order by e.sequence desc limit 1
+      ) p))
+    for key share skip locked
+  ) h;
+  with done as (
+    update whizbang.wh_inbox o
+    set instance_id = null, lease_expiry = null, attempts = o.attempts - 1,
+        blocked = coalesce(o.stream_id = any (v_streams), false)
+    from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
+    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+      and o.processed_at is null
+    returning o.message_id
+  )
+  select array_agg(message_id) into v_done from done;
+  if coalesce(cardinality(v_done), 0) = cardinality(p_message_ids) then
+    return null;
+  end if;
+  return array(select unnest(p_message_ids) except select unnest(v_done));
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
     name: 'deregister_instance',
     checksum: '1d4d7e4f5fc68e4e10d519861c3c96fdfbced32ffca2738b9e76e6c0dc86570f',
     text: `-- Forgets an instance on its clean stop. It has released its rows by then: finding them here would mean reading the
@@ -592,8 +644,8 @@ $$;
   {
     kind: 'function',
     name: 'exchange_inbox_work',
-    checksum: 'f194e869b208f8df1ddd5220e01306a4485df04e087dcbc17da0f066928ffa6e',
-    text: `-- One round trip, one commit: records failures and releases, then claims the next batch. The settlements come first, so that
+    checksum: '2dc635bb0ab8b8df36cd89b141c9160295062a54f9d2cf5820a7447d29fbebc3',
+    text: `-- One round trip, one commit: records failures, releases and deferrals, then claims the next batch. The settlements come first, so that
 -- the claim already respects a head that has just failed. Completions are not here: a handled message is completed in the
 -- transaction of its handler, by complete_inbox_handled().
 -- Rows: outcome 'stale' for a settlement that this instance no longer held; 'claimed' for a claimed message; and, when
@@ -603,6 +655,7 @@ create or replace function whizbang.exchange_inbox_work(
   p_failed_ids uuid[], p_failed_attempts integer[], p_failed_completed_status integer[], p_failed_errors text[],
   p_failed_reasons integer[],
   p_released_ids uuid[], p_released_attempts integer[],
+  p_deferred_ids uuid[], p_deferred_attempts integer[],
   p_limit integer, p_max_bytes bigint, p_lease_seconds double precision, p_block_leased boolean
 ) returns table (
   outcome text, message_id uuid, destination text, message_type text, event_data text, metadata text, stream_id uuid,
@@ -618,12 +671,18 @@ declare
   v_now timestamptz;
   v_claimed integer := 0;
 begin
+  -- Nobody waits for this commit to reach the disk: what a crash of the database could undo is a lease, which then was
+  -- never taken, or a settlement, which is then made again.
+  perform set_config('synchronous_commit', 'off', true);
   if cardinality(p_failed_ids) > 0 then
     v_stale := v_stale || whizbang.process_inbox_failures(
       p_instance_id, p_failed_ids, p_failed_attempts, p_failed_completed_status, p_failed_errors, p_failed_reasons);
   end if;
   if cardinality(p_released_ids) > 0 then
     v_stale := v_stale || whizbang.release_inbox(p_instance_id, p_released_ids, p_released_attempts);
+  end if;
+  if cardinality(p_deferred_ids) > 0 then
+    v_stale := v_stale || whizbang.defer_inbox(p_instance_id, p_deferred_ids, p_deferred_attempts);
   end if;
   if v_stale is not null then
     return query
@@ -671,7 +730,7 @@ $$;
   {
     kind: 'function',
     name: 'exchange_outbox_work',
-    checksum: '62b55a589a5206325455c8788e5764da369fad3033b8f6c6d0c96629205dc37e',
+    checksum: '3cc1b28f3b881b190b725b5dc495589f772894675cdd5fe674c1fbe1039be955',
     text: `-- One round trip, one commit: settles what is done, then claims the next batch. The settlements come first, so that the
 -- claim already respects a head that has just failed.
 -- Rows: outcome 'stale' for a settlement that this instance no longer held; 'claimed' for a claimed message; and, when
@@ -697,6 +756,9 @@ declare
   v_now timestamptz;
   v_claimed integer := 0;
 begin
+  -- Nobody waits for this commit to reach the disk: what a crash of the database could undo is a lease, which then was
+  -- never taken, or a settlement, which is then made again.
+  perform set_config('synchronous_commit', 'off', true);
   if cardinality(p_completed_ids) > 0 then
     v_stale := v_stale || whizbang.complete_outbox_published(p_instance_id, p_completed_ids, p_completed_attempts, p_retain);
   end if;
@@ -1179,9 +1241,10 @@ $$;
   {
     kind: 'function',
     name: 'unblock_inbox_streams',
-    checksum: '5f9fd3e11f9d8556a750c97bd87741b9886c8b1d94d89cb00b9f755f44907a9c',
-    text: `-- Brings followers of a head that has gone back into the indexes that claims read: twice as many as rows went, at least
--- one, so that a freed stream of a million speeds up batch by batch instead of being rewritten at once.
+    checksum: '7ba209f912a19855165bbc23a7c72d4532ed59436d6874d835be4e8b169ab0b0',
+    text: `-- Brings followers back into the indexes that claims read, when rows of their streams have gone: tops up a stream that
+-- has fewer than 32 rows to be claimed to 64. A dispatcher keeps about as many of one stream in hand, so that a stream of
+-- a million is neither rewritten at once nor handed back and forth.
 create or replace function whizbang.unblock_inbox_streams(p_stream_ids uuid[]) returns integer
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
@@ -1195,13 +1258,18 @@ begin
     set blocked = false
     where o.message_id = any (array(
       select f.message_id
-      from (select s.stream_id, count(*) as gone from unnest(p_stream_ids) as s (stream_id)
-            where s.stream_id is not null group by s.stream_id) s
+      from (select distinct s.stream_id from unnest(p_stream_ids) as s (stream_id) where s.stream_id is not null) s
+      cross join lateral (
+        select count(*) as ahead
+        from (select 1 from whizbang.wh_inbox e
+              where e.stream_id = s.stream_id and e.processed_at is null and not e.blocked
+              order by e.sequence limit 32) w
+      ) n
       cross join lateral (
         select b.message_id from whizbang.wh_inbox b
-        where b.blocked and b.stream_id = s.stream_id
+        where n.ahead < 32 and b.blocked and b.stream_id = s.stream_id
         order by b.sequence
-        limit 2 * s.gone
+        limit 64 - n.ahead
       ) f));
     get diagnostics v_unblocked = row_count;
   end if;

@@ -2,7 +2,7 @@ import type pg from 'pg';
 import type { Logger } from '../contract/logger.js';
 import { failureReasonName } from '../contract/message-failure-reason.js';
 import { MessageProcessingStatus } from '../contract/message-processing-status.js';
-import { type ClaimedTry, type Settlements, nothingToSettle } from '../contract/work.js';
+import { type Settlements, nothingToSettle } from '../contract/work.js';
 import { explainDatabaseError } from '../database/database-error.js';
 import { failureText } from '../failure/failure-text.js';
 import type { InboxStore } from '../inbox/inbox-store.js';
@@ -34,6 +34,9 @@ export interface DispatcherSettings {
   readonly retainCompleted: boolean;
 }
 
+// Rows of one stream in hand: enough that its handler never waits for a claim, few enough to leave room for other streams.
+// `unblock_inbox_streams` brings back as many.
+const rowsPerLane = 64;
 const saturatedLooks = 3;
 const databaseRetryMs = [100, 200, 400, 800, 1_600, 3_200, 5_000];
 
@@ -57,12 +60,14 @@ export class Dispatcher {
   readonly #running = new Map<Unit, RunningUnit>();
   // Streams whose failure has not reached the database: a claim that was under way may still bring rows of theirs.
   readonly #stopping = new Set<string>();
+  readonly #maxPerLane: number;
   #saturated = 0;
   #pausedUntil = 0;
   #loop: Promise<void> | undefined;
 
   constructor(settings: DispatcherSettings) {
     this.#settings = settings;
+    this.#maxPerLane = Math.max(rowsPerLane, settings.handlers.maxBatch * 4);
     this.#leases = new LeaseKeeper(
       settings.leaseSeconds,
       settings.logger,
@@ -183,7 +188,13 @@ export class Dispatcher {
       return;
     }
     this.#release(rows.filter(stopped));
-    this.#lanes.add(rows.filter((row) => !stopped(row)));
+    const surplus = this.#lanes.add(
+      rows.filter((row) => !stopped(row)),
+      this.#maxPerLane,
+    );
+    for (const row of surplus) {
+      this.#owed.add(row.holder, { deferred: [row] });
+    }
   }
 
   /** Starts handlers as far as concurrency allows. */
@@ -260,9 +271,7 @@ export class Dispatcher {
     const reason = failureReasonName(outcome.reason);
     for (const row of unit.rows) {
       this.#owed.add(row.holder, {
-        completed: [],
         failed: [{ ...row, completedStatus: MessageProcessingStatus.Stored, error, reason: outcome.reason }],
-        released: [],
       });
       logger.warn(
         { messageId: row.messageId, messageType: row.messageType, attempt: row.attempts, reason, error },
@@ -285,12 +294,12 @@ export class Dispatcher {
 
   #release(rows: readonly HeldMessage[]): void {
     for (const row of rows) {
-      this.#owed.add(row.holder, { completed: [], failed: [], released: [row] });
+      this.#owed.add(row.holder, { released: [row] });
     }
   }
 
-  #settled({ failed, released }: Settlements, staleIds: readonly string[]): void {
-    this.#leases.drop([...failed, ...released] as readonly ClaimedTry[]);
+  #settled({ failed, released, deferred = [] }: Settlements, staleIds: readonly string[]): void {
+    this.#leases.drop([...failed, ...released, ...deferred]);
     if (staleIds.length > 0) {
       this.#settings.instruments.add('stale', staleIds.length, { category: 'inbox' });
       this.#settings.logger.debug({ count: staleIds.length }, 'Rows were put down after their lease had run out');

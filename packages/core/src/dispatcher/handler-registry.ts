@@ -30,6 +30,11 @@ export class HandlerRegistry {
     return this.#handlers.size;
   }
 
+  /** The largest batch that any handler takes. */
+  get maxBatch(): number {
+    return Math.max(1, ...[...this.#handlers.values()].map((handler) => handler.maxBatch));
+  }
+
   register(handler: RegisteredHandler): void {
     const { type } = handler.definition;
     if (this.#handlers.has(type)) {

@@ -29,7 +29,7 @@ export class InboxStore {
     this.#pool = pool;
     this.#storeText = `select ${schema.prefix}store_inbox_messages($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::uuid[]) as message_id`;
     this.#undecodableText = `select ${schema.prefix}store_undecodable_deliveries($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7, $8, $9) as stored`;
-    this.#exchangeText = `select outcome, message_id, destination, message_type, event_data, metadata, stream_id, attempts, sequence, age_ms, status, candidates, idle_ms from ${schema.prefix}exchange_inbox_work($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`;
+    this.#exchangeText = `select outcome, message_id, destination, message_type, event_data, metadata, stream_id, attempts, sequence, age_ms, status, candidates, idle_ms from ${schema.prefix}exchange_inbox_work($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`;
     this.#completeText = `select ${schema.prefix}complete_inbox_handled($1, $2, $3, $4) as stale`;
     this.#renewText = `select ${schema.prefix}renew_inbox_leases($1, $2, $3, $4) as stale`;
   }
@@ -76,6 +76,7 @@ export class InboxStore {
       holder,
       ...failureArrays(settlements.failed),
       ...tryArrays(settlements.released),
+      ...tryArrays(settlements.deferred ?? []),
       claim.limit,
       claim.maxBytes,
       claim.leaseSeconds,

@@ -149,7 +149,7 @@ export class Publisher {
       return hand;
     }
     const stopped = (row: ClaimedMessage) => row.streamId !== null && stoppedStreams.has(row.streamId);
-    this.#owed.add(hand.holder, { completed: [], failed: [], released: hand.rows.filter(stopped).map(tryOf) });
+    this.#owed.add(hand.holder, { released: hand.rows.filter(stopped).map(tryOf) });
     return { holder: hand.holder, rows: hand.rows.filter((row) => !stopped(row)) };
   }
 
@@ -205,7 +205,7 @@ export class Publisher {
   }
 
   async #waitForTransport(hand: Hand): Promise<void> {
-    this.#owed.add(hand.holder, { completed: [], failed: [], released: hand.rows.map(tryOf) });
+    this.#owed.add(hand.holder, { released: hand.rows.map(tryOf) });
     if (this.#owed.size > 0) {
       await this.#exchange(false);
     }
@@ -228,7 +228,7 @@ export class Publisher {
   }
 
   async #finish(hand: Hand): Promise<void> {
-    this.#owed.add(hand.holder, { completed: [], failed: [], released: hand.rows.map(tryOf) });
+    this.#owed.add(hand.holder, { released: hand.rows.map(tryOf) });
     if (this.#owed.size > 0) {
       await this.#exchange(false);
     }

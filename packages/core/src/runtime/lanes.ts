@@ -35,7 +35,13 @@ export class Lanes {
     return this.#waiting;
   }
 
-  add(rows: readonly HeldMessage[]): void {
+  /**
+   * Takes rows in hand, in their order.
+   *
+   * @returns those that found their lane full, to be put down again
+   */
+  add(rows: readonly HeldMessage[], maxPerLane = Infinity): HeldMessage[] {
+    const surplus: HeldMessage[] = [];
     for (const row of rows) {
       const key = row.streamId ?? row.messageId;
       let lane = this.#lanes.get(key);
@@ -43,12 +49,17 @@ export class Lanes {
         lane = { key, rows: [], busy: false };
         this.#lanes.set(key, lane);
       }
+      if (lane.rows.length >= maxPerLane) {
+        surplus.push(row);
+        continue;
+      }
       lane.rows.push(row);
       this.#waiting += 1;
       if (!lane.busy) {
         this.#runnable.add(lane);
       }
     }
+    return surplus;
   }
 
   /** Gives out the next unit, oldest lane first, or nothing when every lane is busy or empty. */

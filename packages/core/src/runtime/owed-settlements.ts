@@ -1,5 +1,12 @@
 import type { ClaimedTry, FailedTry, Settlements } from '../contract/work.js';
 
+interface OwedRows {
+  readonly completed: ClaimedTry[];
+  readonly failed: FailedTry[];
+  readonly released: ClaimedTry[];
+  readonly deferred: ClaimedTry[];
+}
+
 interface Owed {
   readonly holder: string;
   readonly settlements: Settlements;
@@ -10,30 +17,32 @@ interface Owed {
  * what was taken and could not be delivered is put back.
  */
 export class OwedSettlements {
-  readonly #byHolder = new Map<string, { completed: ClaimedTry[]; failed: FailedTry[]; released: ClaimedTry[] }>();
+  readonly #byHolder = new Map<string, OwedRows>();
 
   /** Rows that are owed a settlement. */
   get size(): number {
     let size = 0;
-    for (const { completed, failed, released } of this.#byHolder.values()) {
-      size += completed.length + failed.length + released.length;
+    for (const owed of this.#byHolder.values()) {
+      size += sizeOf(owed);
     }
     return size;
   }
 
-  add(holder: string, settlements: Settlements): void {
-    const { completed, failed, released } = settlements;
-    if (completed.length + failed.length + released.length === 0) {
+  add(holder: string, settlements: Partial<Settlements>): void {
+    const { completed = [], failed = [], released = [], deferred = [] } = settlements;
+    const added = { completed, failed, released, deferred };
+    if (sizeOf(added) === 0) {
       return;
     }
-    const owed = this.#byHolder.get(holder);
+    let owed = this.#byHolder.get(holder);
     if (owed === undefined) {
-      this.#byHolder.set(holder, { completed: [...completed], failed: [...failed], released: [...released] });
-      return;
+      owed = { completed: [], failed: [], released: [], deferred: [] };
+      this.#byHolder.set(holder, owed);
     }
     owed.completed.push(...completed);
     owed.failed.push(...failed);
     owed.released.push(...released);
+    owed.deferred.push(...deferred);
   }
 
   /** Takes all that is owed under one id, the longest known first. */
@@ -48,4 +57,8 @@ export class OwedSettlements {
   putBack({ holder, settlements }: Owed): void {
     this.add(holder, settlements);
   }
+}
+
+function sizeOf(owed: Readonly<Record<keyof OwedRows, readonly unknown[]>>): number {
+  return owed.completed.length + owed.failed.length + owed.released.length + owed.deferred.length;
 }
