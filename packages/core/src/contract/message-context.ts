@@ -20,11 +20,11 @@ export interface MessageContext {
    * Publishes in the same transaction. The message carries the correlation id of the message in hand, names it as its
    * cause, and continues its trace.
    */
-  publish<Definition extends MessageDefinition>(
+  readonly publish: <Definition extends MessageDefinition>(
     message: Definition,
     payload: PayloadOf<Definition>,
     options?: PublishOptions,
-  ): Promise<{ messageId: string }>;
+  ) => Promise<{ messageId: string }>;
   /** 1 for the first try. */
   readonly attempt: number;
   /** Aborts when the lease is about to end or the process stops; what is thrown then is tried again. */
