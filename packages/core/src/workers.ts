@@ -48,6 +48,7 @@ export class Workers {
   readonly #dispatcher: Dispatcher | undefined;
   #gauges: { stop(): void } | undefined;
   #began = false;
+  #stopping = false;
 
   constructor(settings: WorkersSettings) {
     this.#settings = settings;
@@ -121,6 +122,7 @@ export class Workers {
     if (!this.#began) {
       return 0;
     }
+    this.#stopping = true;
     this.#gauges?.stop();
     const [unpublished, unhandled] = await Promise.all([
       this.#publisher?.stop(timeoutMs) ?? 0,
@@ -134,6 +136,10 @@ export class Workers {
 
   #onReadyChange(ready: boolean, cause: Error | undefined): void {
     const { logger, transport } = this.#settings;
+    if (this.#stopping) {
+      // Closing the transport ourselves is nothing to warn of.
+      return;
+    }
     if (ready) {
       logger.info({ transport: transport.name }, 'The broker is ready');
     } else {
