@@ -9,11 +9,12 @@ export interface MessageOptions<Schema extends MessageSchema> {
   readonly schema: Schema;
   /** Where the message goes: a RabbitMQ exchange, a Kafka topic, a Service Bus topic. */
   readonly destination: string;
+  // As a method, so that a definition of one payload is a definition of any: `handle` and `publish` take them all.
   /**
    * The key of the stream whose messages stay in order. A UUID is used as it is, any other text becomes a UUIDv5.
    * `null` or leaving it out: no order.
    */
-  readonly stream?: (payload: StandardSchemaV1.InferInput<Schema>) => string | null;
+  stream?(payload: StandardSchemaV1.InferInput<Schema>): string | null;
   /**
    * Two transactions that write to one stream at the same time may commit in the other order than they wrote. `true` makes
    * the second wait in `publish` for the first to end (a transaction-level advisory lock per stream). Default `false`.

@@ -1,3 +1,6 @@
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import type { Transport, TransportFactory } from '../contract/transport.js';
 import { transportContractVersion } from '../contract/transport.js';
 import { maskSecrets } from '../errors/mask-secrets.js';
@@ -83,7 +86,7 @@ async function factoryFor(scheme: string): Promise<TransportFactory | undefined>
 async function importAdapter(packageName: string, scheme: string): Promise<TransportFactory> {
   let adapter: { createTransport?: TransportFactory };
   try {
-    adapter = (await import(packageName)) as typeof adapter;
+    adapter = (await import(locateAdapter(packageName))) as typeof adapter;
   } catch (cause) {
     const missing =
       (cause as NodeJS.ErrnoException).code === 'ERR_MODULE_NOT_FOUND' &&
@@ -101,4 +104,21 @@ async function importAdapter(packageName: string, scheme: string): Promise<Trans
     );
   }
   return adapter.createTransport;
+}
+
+/**
+ * The application installs the adapter, and strict package managers (pnpm, workspaces) do not show it to core: it is looked
+ * for from the program's main file and from the working directory before from here.
+ */
+function locateAdapter(packageName: string): string {
+  for (const from of [process.argv[1], join(process.cwd(), 'package.json')]) {
+    if (from !== undefined && from !== '') {
+      try {
+        return pathToFileURL(createRequire(pathToFileURL(from)).resolve(packageName)).href;
+      } catch {
+        // Not visible from there.
+      }
+    }
+  }
+  return packageName;
 }
