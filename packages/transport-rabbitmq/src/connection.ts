@@ -52,7 +52,10 @@ export class ConnectionSupervisor {
     this.#role = role;
     this.#listener = listener;
     this.#logger = logger;
-    this.#log = new FailureLog(logger, `connecting to RabbitMQ at ${settings.hostname}:${settings.port} for ${role}`);
+    this.#log = new FailureLog(
+      logger,
+      `the connection to RabbitMQ at ${settings.hostname}:${settings.port} for ${role}`,
+    );
   }
 
   /** Begins connecting. Calling it again does nothing. */
@@ -74,6 +77,10 @@ export class ConnectionSupervisor {
       try {
         const live = await openConnection(this.#settings, this.#role, this.#listener, signal);
         this.#current = live;
+        if (signal.aborted) {
+          await live.close(0);
+          return;
+        }
         const openedAt = performance.now();
         this.#log.succeeded();
         this.#logger.debug({ serverVersion: live.serverVersion }, `connected to RabbitMQ for ${this.#role}`);
@@ -83,7 +90,7 @@ export class ConnectionSupervisor {
         if (signal.aborted) return;
         // A broker that accepts and drops connections must not be called at full speed.
         if (performance.now() - openedAt > this.#settings.reconnectMaxDelayMs) backoff.reset();
-        this.#log.failed(`the connection was lost: ${cause.message}`);
+        this.#log.failed(cause.message);
         this.#listener.down(cause);
       } catch (error) {
         if (signal.aborted) return;

@@ -1,16 +1,16 @@
-import { type Logger, MessageFailureReason, type PublishOutcome } from '@whizbang/core/transport';
+import { type Logger, MessageFailureReason } from '@whizbang/core/transport';
 import type { ConfirmChannel } from 'amqplib';
 import type { LiveConnection } from './connection.js';
-import { type Classification, RabbitmqError, classify, replyCode, sizeLimitOf } from './errors.js';
+import { findCulprits } from './culprits.js';
+import { RabbitmqError, classify, replyCode, sizeLimitOf } from './errors.js';
 import { FailureLog } from './failure-log.js';
 import type { RabbitmqSettings } from './options.js';
-import type { PendingMessage, PublishDesk } from './pending-message.js';
+import { type PendingMessage, type PublishDesk, confirmed, failed } from './pending-message.js';
 import { checkMessage } from './precheck.js';
 import { ensureExchange } from './topology.js';
+import { UnconfirmedMessages } from './unconfirmed-messages.js';
 import { within } from './wait.js';
 
-// amqplib copies every body; this bounds what waits for its confirm beside the count of messages.
-const maxUnconfirmedBytes = 64 * 2 ** 20;
 // A refused destination is not asked again for this long, so that refusals cost no round trips.
 const refusalHoldsMs = 1000;
 
@@ -18,31 +18,31 @@ const refusalHoldsMs = 1000;
 export class DestinationChannel {
   readonly #name: string;
   readonly #settings: RabbitmqSettings;
-  readonly #publisher: PublishDesk;
+  readonly #desk: PublishDesk;
   readonly #log: FailureLog;
+  readonly #unconfirmed: UnconfirmedMessages;
   #queue: PendingMessage[] = [];
-  /** By message id, in the order of sending. */
-  readonly #unconfirmed = new Map<string, PendingMessage>();
-  #unconfirmedBytes = 0;
   #state: 'closed' | 'opening' | 'open' = 'closed';
   #channel: ConfirmChannel | undefined;
+  /** Counts the channels opened; what an earlier one still has to say is ignored. */
+  #generation = 0;
   /** The connection on which the exchange is known to exist. */
   #declaredOn: LiveConnection | undefined;
-  #channelError: Error | undefined;
-  #refused: { readonly error: RabbitmqError; readonly until: number } | undefined;
+  #refused: { readonly error: Error; readonly until: number } | undefined;
   /** So many messages are sent one by one, to find the one for which the broker closes the channel. */
   #oneByOne = 0;
-  /** Timed out and still not confirmed. */
-  #abandoned = 0;
+  /** amqplib's buffer is full until 'drain'. */
   #full = false;
   #pumpScheduled = false;
-  #timer: NodeJS.Timeout | undefined;
 
-  constructor(name: string, settings: RabbitmqSettings, publisher: PublishDesk, logger: Logger) {
+  constructor(name: string, settings: RabbitmqSettings, desk: PublishDesk, logger: Logger) {
     this.#name = name;
     this.#settings = settings;
-    this.#publisher = publisher;
+    this.#desk = desk;
     this.#log = new FailureLog(logger, `publishing to exchange "${name}"`);
+    this.#unconfirmed = new UnconfirmedMessages(settings.publishWindow, settings.confirmTimeoutMs, (pending) =>
+      this.#onTimeout(pending),
+    );
   }
 
   enqueue(pending: PendingMessage): void {
@@ -50,7 +50,7 @@ export class DestinationChannel {
     this.#schedulePump();
   }
 
-  /** Once for all confirms that arrive together, and after the whole batch is queued. */
+  /** Once for all confirms that arrive together, and once for a whole batch. */
   #schedulePump(): void {
     if (this.#pumpScheduled) return;
     this.#pumpScheduled = true;
@@ -61,123 +61,101 @@ export class DestinationChannel {
   }
 
   #pump(): void {
-    const { live } = this.#publisher;
+    const { live } = this.#desk;
+    const channel = this.#channel;
+    if (this.#unconfirmed.stuck && this.#unconfirmed.size === 0) void channel?.close().catch(() => undefined);
     if (live === undefined || this.#queue.length === 0) return;
     if (this.#state === 'closed') this.#open(live);
-    if (this.#state !== 'open' || this.#channel === undefined) return;
+    if (this.#state !== 'open' || channel === undefined) return;
     const now = performance.now();
     let taken = 0;
     for (const pending of this.#queue) {
       if (pending.state === 'waiting') {
-        if (!this.#hasRoom() || this.#unconfirmed.has(pending.message.messageId)) break;
-        if (!this.#send(pending, this.#channel, live, now)) break;
+        if (!this.#hasRoomFor(pending)) break;
+        if (!this.#send(pending, channel, live, now)) break;
       }
       taken += 1;
     }
     this.#queue = taken === this.#queue.length ? [] : this.#queue.slice(taken);
-    if (this.#unconfirmed.size > 0) this.#timer ??= setTimeout(() => this.#timeOut(), this.#settings.confirmTimeoutMs);
   }
 
-  #hasRoom(): boolean {
-    return (
-      !this.#full &&
-      this.#unconfirmed.size < (this.#oneByOne > 0 ? 1 : this.#settings.publishWindow) &&
-      this.#unconfirmedBytes < maxUnconfirmedBytes &&
-      // A broker that has let a whole window time out gets nothing more on this channel; it is replaced when it is empty.
-      this.#abandoned < this.#settings.publishWindow
-    );
+  #hasRoomFor({ message }: PendingMessage): boolean {
+    if (this.#full || !this.#unconfirmed.hasRoom()) return false;
+    if (this.#oneByOne > 0 && this.#unconfirmed.size > 0) return false;
+    // Returned messages are told apart by their id.
+    return !this.#unconfirmed.has(message.messageId);
   }
 
   /** False when the channel turned out to be closed: then the message keeps its place. */
   #send(pending: PendingMessage, channel: ConfirmChannel, live: LiveConnection, now: number): boolean {
     const { message } = pending;
-    const properties = checkMessage(message, {
-      maxMessageBytes: this.#publisher.maxMessageBytes ?? Number.POSITIVE_INFINITY,
-      frameMax: live.frameMax,
-    });
+    const properties = checkMessage(message, this.#desk.maxMessageBytes ?? Number.POSITIVE_INFINITY, live.frameMax);
     if (properties instanceof RabbitmqError) {
-      this.#publisher.settle(pending, failed(properties));
+      this.#desk.settle(pending, failed(properties, properties));
       return true;
     }
     properties.mandatory = this.#settings.mandatory;
     try {
-      const more = channel.publish(this.#name, message.messageType, message.body, properties, (error: unknown) =>
+      this.#full = !channel.publish(this.#name, message.messageType, message.body, properties, (error: unknown) =>
         this.#onConfirm(pending, error),
       );
-      if (!more) this.#full = true;
     } catch (error) {
       if (error instanceof Error && error.name === 'IllegalOperationError') return false;
-      this.#publisher.settle(pending, failed(error));
+      this.#desk.settle(pending, failed(classify(error), error));
       return true;
     }
     pending.state = 'sent';
     pending.sentAt = now;
-    this.#unconfirmed.set(message.messageId, pending);
-    this.#unconfirmedBytes += message.body.length;
+    this.#unconfirmed.add(pending);
     return true;
   }
 
   #onConfirm(pending: PendingMessage, error: unknown): void {
     // Otherwise the channel has ended, and its 'close' follows with a better reason.
     if (error instanceof Error && error.message !== 'message nacked') return;
-    if (pending.state === 'settled') {
-      this.#abandoned -= 1;
-    } else {
-      this.#forget(pending);
+    if (this.#unconfirmed.answered(pending)) {
+      if (this.#oneByOne > 0) this.#oneByOne -= 1;
       if (error instanceof Error) {
-        this.#publisher.settle(pending, failed(error, `the broker refused the message (full or unavailable queue)`));
+        this.#desk.settle(
+          pending,
+          failed(classify(error), 'the broker refused the message: a queue is full or unavailable'),
+        );
       } else if (pending.returned) {
         const nobody = `no queue is bound to exchange "${this.#name}" for "${pending.message.messageType}"`;
-        this.#publisher.settle(pending, failed(notReady, nobody));
+        this.#desk.settle(pending, failed(notReady, nobody));
       } else {
-        this.#publisher.settle(pending, confirmed);
+        this.#desk.settle(pending, confirmed);
         this.#log.succeeded();
       }
     }
     this.#schedulePump();
   }
 
-  #forget(pending: PendingMessage): void {
-    this.#unconfirmed.delete(pending.message.messageId);
-    this.#unconfirmedBytes -= pending.message.body.length;
-    if (this.#oneByOne > 0) this.#oneByOne -= 1;
-  }
-
-  #timeOut(): void {
-    this.#timer = undefined;
+  #onTimeout(pending: PendingMessage): void {
     const { confirmTimeoutMs } = this.#settings;
-    const now = performance.now();
-    for (const pending of this.#unconfirmed.values()) {
-      const left = pending.sentAt + confirmTimeoutMs - now;
-      if (left > 0) {
-        this.#timer = setTimeout(() => this.#timeOut(), left);
-        break;
-      }
-      this.#forget(pending);
-      this.#abandoned += 1;
-      const blocked = this.#publisher.blockedByBroker;
-      const { Throttled, TransportException } = MessageFailureReason;
-      this.#publisher.settle(
-        pending,
-        failed(
-          { reason: blocked ? Throttled : TransportException, retryable: true },
-          `the broker did not confirm within ${confirmTimeoutMs} ms${blocked ? ', it has stopped taking messages' : ''}`,
-        ),
-      );
-    }
-    if (this.#abandoned >= this.#settings.publishWindow && this.#unconfirmed.size === 0) {
-      void this.#channel?.close().catch(() => undefined);
-    }
+    const { Throttled, TransportException } = MessageFailureReason;
+    const blocked = this.#desk.blockedByBroker;
+    const sentence = `the broker did not confirm within ${confirmTimeoutMs} ms; the outcome is unknown`;
+    if (this.#oneByOne > 0) this.#oneByOne -= 1;
+    this.#desk.settle(
+      pending,
+      failed(
+        { reason: blocked ? Throttled : TransportException, retryable: true },
+        blocked ? `${sentence} (it has stopped taking messages)` : sentence,
+      ),
+    );
+    this.#schedulePump();
   }
 
   #open(live: LiveConnection): void {
     if (this.#refused !== undefined && performance.now() < this.#refused.until) {
-      this.#failAll(this.#refused.error);
+      this.#failQueue(this.#refused.error);
       return;
     }
     this.#refused = undefined;
     this.#state = 'opening';
-    const opening = this.#declareAndOpen(live);
+    this.#generation += 1;
+    const opening = this.#declareAndOpen(live, this.#generation);
     const { connectTimeoutMs } = this.#settings;
     within(opening, connectTimeoutMs, () => new Error(`opening a channel took more than ${connectTimeoutMs} ms`)).then(
       (channel) => {
@@ -188,26 +166,20 @@ export class DestinationChannel {
       (error: unknown) => {
         this.#state = 'closed';
         opening.then((channel) => channel.close()).catch(() => undefined);
-        if (error instanceof RabbitmqError) {
-          this.#log.failed(error.message);
-          this.#refused = { error, until: performance.now() + refusalHoldsMs };
-          this.#failAll(error);
-        } else {
-          // No answer, so nothing is known about the destination, and nothing was sent.
-          for (const pending of this.#takeQueue()) this.#publisher.release(pending);
-        }
+        if (error instanceof RabbitmqError) this.#refuse(error);
+        // No answer, so nothing is known about the destination, and nothing was sent.
+        else for (const pending of this.#takeQueue()) this.#desk.release(pending);
       },
     );
   }
 
-  async #declareAndOpen(live: LiveConnection): Promise<ConfirmChannel> {
+  async #declareAndOpen(live: LiveConnection, generation: number): Promise<ConfirmChannel> {
     if (this.#declaredOn !== live) await ensureExchange(live, this.#name, this.#settings);
     this.#declaredOn = live;
     const channel = await live.model.createConfirmChannel();
-    this.#channelError = undefined;
     this.#full = false;
-    this.#abandoned = 0;
-    channel.on('error', (error) => (this.#channelError = error));
+    let closedBy: Error | undefined;
+    channel.on('error', (error) => (closedBy = error));
     channel.on('drain', () => {
       this.#full = false;
       this.#schedulePump();
@@ -217,71 +189,65 @@ export class DestinationChannel {
       if (pending !== undefined) pending.returned = true;
     });
     channel.on('close', () => {
+      if (generation !== this.#generation) return;
+      this.#state = 'opening';
       this.#channel = undefined;
-      if (this.#state === 'open') this.#state = 'opening';
       // The reason of a closed connection comes after the 'close' of its channels.
-      setImmediate(() => this.#onClosed(live));
+      setImmediate(() => this.#onClosed(live, closedBy));
     });
     return channel;
   }
 
-  #onClosed(live: LiveConnection): void {
+  #onClosed(live: LiveConnection, closedBy: Error | undefined): void {
     this.#state = 'closed';
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    const unconfirmed = [...this.#unconfirmed.values()];
-    this.#unconfirmed.clear();
-    this.#unconfirmedBytes = 0;
     this.#oneByOne = 0;
-    const error = this.#channelError ?? live.endedBy ?? new Error('channel closed');
-    const culprits = this.#channelError === undefined ? unconfirmed : this.#culprits(unconfirmed, this.#channelError);
-    const innocent = unconfirmed.filter((pending) => !culprits.includes(pending));
+    const unconfirmed = this.#unconfirmed.takeAll();
+    const cause = closedBy ?? live.endedBy ?? new Error('channel closed');
+    const { culprits, innocent, wholeDestination } =
+      closedBy === undefined
+        ? { culprits: unconfirmed, innocent: [], wholeDestination: false }
+        : findCulprits(unconfirmed, closedBy);
+    if (closedBy !== undefined) this.#learnFrom(closedBy);
     for (const pending of culprits) {
-      this.#publisher.settle(pending, failed(error, `not confirmed: ${error.message}`, 'inFlight'));
+      this.#desk.settle(pending, failed(classify(cause, 'inFlight'), `not confirmed: ${cause.message}`, cause));
     }
-    if (this.#channelError !== undefined && replyCode(error) === 403) this.#failAll(error);
+    if (wholeDestination) this.#refuse(cause);
+    if (culprits.length === 0) this.#oneByOne = innocent.length;
     this.#sendAgain(innocent, live);
     this.#schedulePump();
   }
 
-  /** Which of the unconfirmed messages the broker closed the channel for. The others, when it is none of them, go again. */
-  #culprits(unconfirmed: PendingMessage[], error: Error): PendingMessage[] {
-    const code = replyCode(error);
-    this.#log.failed(error.message);
-    if (code === 403) return unconfirmed;
-    if (code === 404) {
-      // Somebody has deleted the exchange. It is declared again, once for each message.
-      this.#declaredOn = undefined;
-      return unconfirmed.filter((pending) => pending.maybeStored);
-    }
-    const limit = sizeLimitOf(error);
-    if (limit !== undefined) {
-      this.#publisher.learnMaxMessageBytes(limit);
-      const tooLarge = unconfirmed.filter((pending) => pending.message.body.length > limit);
-      if (tooLarge.length > 0) return tooLarge;
-    }
-    if (unconfirmed.length === 1) return unconfirmed;
-    this.#oneByOne = unconfirmed.length;
-    return [];
+  #learnFrom(closedBy: Error): void {
+    this.#log.failed(closedBy.message);
+    // Somebody has deleted the exchange; it is declared again before the next message.
+    if (replyCode(closedBy) === 404) this.#declaredOn = undefined;
+    const limit = sizeLimitOf(closedBy);
+    if (limit !== undefined) this.#desk.learnMaxMessageBytes(limit);
   }
 
   /**
    * What was behind the culprit the broker has ignored; what was before it may be stored. Sending all of it again gives at
    * worst duplicates; failing it would give the same duplicates later, and an attempt charged to messages that did no wrong.
    */
-  #sendAgain(innocent: PendingMessage[], live: LiveConnection): void {
+  #sendAgain(innocent: readonly PendingMessage[], live: LiveConnection): void {
     for (const pending of innocent) {
       pending.maybeStored = true;
       pending.returned = false;
       pending.state = 'waiting';
-      const mayGo = live.endedBy === undefined && this.#publisher.ready && !pending.call.signal.aborted;
-      if (!mayGo) this.#publisher.release(pending);
+      const mayGo = live.endedBy === undefined && this.#desk.ready && !pending.call.signal.aborted;
+      if (!mayGo) this.#desk.release(pending);
     }
     this.#queue = [...innocent, ...this.#queue];
   }
 
-  #failAll(error: Error): void {
-    for (const pending of this.#takeQueue()) this.#publisher.settle(pending, failed(error));
+  #refuse(error: Error): void {
+    this.#log.failed(error.message);
+    this.#refused = { error, until: performance.now() + refusalHoldsMs };
+    this.#failQueue(error);
+  }
+
+  #failQueue(error: Error): void {
+    for (const pending of this.#takeQueue()) this.#desk.settle(pending, failed(classify(error), error));
   }
 
   #takeQueue(): PendingMessage[] {
@@ -291,16 +257,4 @@ export class DestinationChannel {
   }
 }
 
-const confirmed: PublishOutcome = { kind: 'confirmed' };
-const notReady: Classification = { reason: MessageFailureReason.TransportNotReady, retryable: true };
-
-function failed(cause: unknown, sentence?: string, stage?: 'inFlight'): PublishOutcome {
-  const known = cause instanceof Error ? classify(cause, stage) : (cause as Classification);
-  const error =
-    cause instanceof RabbitmqError
-      ? cause
-      : new RabbitmqError(sentence ?? (cause instanceof Error ? cause.message : 'failed'), known, {
-          ...(cause instanceof Error ? { cause } : undefined),
-        });
-  return { kind: 'failed', reason: known.reason, retryable: known.retryable, error };
-}
+const notReady = { reason: MessageFailureReason.TransportNotReady, retryable: true };

@@ -42,7 +42,7 @@ export interface RabbitmqTransportOptions {
   readonly reconnectDelayMs?: number;
   /** Longest pause before reconnecting, in ms. Default 30,000. */
   readonly reconnectMaxDelayMs?: number;
-  /** Most messages that are sent and not yet confirmed, over all destinations. Default 1,000. */
+  /** Most messages of one destination that are sent and not yet confirmed. Default 1,000. */
   readonly publishWindow?: number;
   /** Certificates for `amqps:`. Only in code. */
   readonly tls?: TlsOptions;

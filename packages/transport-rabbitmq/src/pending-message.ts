@@ -1,5 +1,6 @@
 import type { OutgoingMessage, PublishOutcome } from '@whizbang/core/transport';
 import type { LiveConnection } from './connection.js';
+import { type Classification, RabbitmqError } from './errors.js';
 
 /** One call of `publish`: collects the outcomes of its messages and ends when it has them all. */
 export class PublishCall {
@@ -47,4 +48,13 @@ export interface PublishDesk {
   settle(pending: PendingMessage, outcome: PublishOutcome): void;
   release(pending: PendingMessage): void;
   learnMaxMessageBytes(limit: number): void;
+}
+
+export const confirmed: PublishOutcome = { kind: 'confirmed' };
+
+/** @param error What to report: an error as it is, or a sentence, with what caused it. */
+export function failed({ reason, retryable }: Classification, error: unknown, cause?: unknown): PublishOutcome {
+  const reported =
+    error instanceof Error ? error : new RabbitmqError(String(error), { reason, retryable }, cause ? { cause } : {});
+  return { kind: 'failed', reason, retryable, error: reported };
 }

@@ -3,7 +3,7 @@ import type { ConnectionListener, LiveConnection } from './connection.js';
 import { DestinationChannel } from './destination-channel.js';
 import { RabbitmqError } from './errors.js';
 import type { RabbitmqSettings } from './options.js';
-import { type PendingMessage, PublishCall, type PublishDesk } from './pending-message.js';
+import { type PendingMessage, PublishCall, type PublishDesk, failed } from './pending-message.js';
 import { StreamOrder } from './stream-order.js';
 import { versionAtLeast } from './topology.js';
 import { settledWithin } from './wait.js';
@@ -131,18 +131,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
 
   /** Gives a message back that is not with the broker now: `notAttempted`, unless an ended channel may have delivered it. */
   release(pending: PendingMessage): void {
-    const { maybeStored } = pending;
-    this.settle(
-      pending,
-      maybeStored
-        ? {
-            kind: 'failed',
-            reason: MessageFailureReason.TransportException,
-            retryable: true,
-            error: new Error('the channel ended before the broker confirmed the message; the outcome is unknown'),
-          }
-        : notAttempted,
-    );
+    this.settle(pending, pending.maybeStored ? unknownOutcome() : notAttempted);
   }
 
   /** The broker has told its real limit by refusing a message. */
@@ -175,6 +164,11 @@ export class Publisher implements ConnectionListener, PublishDesk {
       if (pending.state === 'waiting') this.release(pending);
     }
   }
+}
+
+function unknownOutcome(): PublishOutcome {
+  const unknown = { reason: MessageFailureReason.TransportException, retryable: true };
+  return failed(unknown, 'the channel ended before the broker confirmed the message; the outcome is unknown');
 }
 
 function withResolver<T>(): { promise: Promise<T>; resolve: (value: T) => void } {

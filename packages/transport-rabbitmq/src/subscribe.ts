@@ -79,17 +79,12 @@ export class RabbitmqSubscription implements TransportSubscription {
     this.#onClosed();
   }
 
-  /** Without waiting for a handler that does not come back; its deliveries go to another consumer. */
-  async abandon(): Promise<void> {
-    this.#stopping.abort();
-    await this.#consumer?.close(closeChannelMs);
-  }
-
   async #consumeOn(live: LiveConnection): Promise<void> {
     const { signal } = this.#stopping;
     const backoff = new Backoff(this.#settings.reconnectDelayMs, this.#settings.reconnectMaxDelayMs);
-    const over = AbortSignal.any([signal, endOf(live)]);
-    while (!over.aborted) {
+    const overSignal = AbortSignal.any([signal, endOf(live)]);
+    const over = (): boolean => signal.aborted || live.endedBy !== undefined;
+    while (!over()) {
       try {
         await ensureSubscription(live, this.#request, this.#settings);
         // Checked late: close may have been called meanwhile, and would not know of this channel.
@@ -100,15 +95,17 @@ export class RabbitmqSubscription implements TransportSubscription {
           await consumer.close(closeChannelMs);
           return;
         }
+        // For deliveries that came in before this was its consumer.
+        this.#deliver();
         this.#consumeLog.succeeded();
         this.#logger.debug({ queue: this.#request.service }, 'receiving');
         const openedAt = performance.now();
         const cause = await consumer.ended;
-        if (over.aborted) return;
+        if (over()) return;
         if (performance.now() - openedAt > this.#settings.reconnectMaxDelayMs) backoff.reset();
         this.#consumeLog.failed(cause.message, { queue: this.#request.service });
       } catch (error) {
-        if (over.aborted) return;
+        if (over()) return;
         const text = error instanceof Error ? error.message : String(error);
         this.#consumeLog.failed(text, { queue: this.#request.service });
         // Somebody has to change the broker or the options first.
@@ -116,14 +113,16 @@ export class RabbitmqSubscription implements TransportSubscription {
           backoff.jumpToLongest();
         }
       }
-      await wait(backoff.next(), over);
+      await wait(backoff.next(), overSignal);
     }
   }
 
   /** Starts handing over, unless that is going on: then the new deliveries are found by it. */
   #deliver(): void {
     if (this.#delivering !== undefined || this.#stopping.signal.aborted) return;
-    this.#delivering = this.#handOver().finally(() => (this.#delivering = undefined));
+    this.#delivering = this.#handOver()
+      .catch((error: unknown) => this.#logger.error({ error }, 'handing over deliveries failed'))
+      .finally(() => (this.#delivering = undefined));
   }
 
   async #handOver(): Promise<void> {

@@ -1,0 +1,91 @@
+import type { PendingMessage } from './pending-message.js';
+
+// amqplib copies every body; this bounds what waits for its confirm beside the count of messages.
+const maxBytes = 64 * 2 ** 20;
+
+/** The messages that were sent on one channel and are not confirmed yet, in the order of sending, and their deadline. */
+export class UnconfirmedMessages {
+  readonly #window: number;
+  readonly #timeoutMs: number;
+  readonly #onTimeout: (pending: PendingMessage) => void;
+  readonly #byId = new Map<string, PendingMessage>();
+  #bytes = 0;
+  #timedOut = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** @param onTimeout Called for a message that was sent `timeoutMs` ago; it is not among the unconfirmed any more. */
+  constructor(window: number, timeoutMs: number, onTimeout: (pending: PendingMessage) => void) {
+    this.#window = window;
+    this.#timeoutMs = timeoutMs;
+    this.#onTimeout = onTimeout;
+  }
+
+  get size(): number {
+    return this.#byId.size;
+  }
+
+  /** A whole window has timed out: the broker confirms nothing any more on this channel. */
+  get stuck(): boolean {
+    return this.#timedOut >= this.#window;
+  }
+
+  hasRoom(): boolean {
+    return this.#byId.size < this.#window && this.#bytes < maxBytes && !this.stuck;
+  }
+
+  has(messageId: string): boolean {
+    return this.#byId.has(messageId);
+  }
+
+  get(messageId: string): PendingMessage | undefined {
+    return this.#byId.get(messageId);
+  }
+
+  add(pending: PendingMessage): void {
+    this.#byId.set(pending.message.messageId, pending);
+    this.#bytes += pending.message.body.length;
+    this.#timer ??= setTimeout(() => this.#checkDeadlines(), this.#timeoutMs);
+  }
+
+  /** The broker has answered. False when the answer comes after the deadline. */
+  answered(pending: PendingMessage): boolean {
+    if (this.#byId.get(pending.message.messageId) === pending) {
+      this.#remove(pending);
+      return true;
+    }
+    this.#timedOut -= 1;
+    return false;
+  }
+
+  /** Takes everything out and stops the clock: the channel has ended. */
+  takeAll(): PendingMessage[] {
+    const all = [...this.#byId.values()];
+    this.#byId.clear();
+    this.#bytes = 0;
+    this.#timedOut = 0;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    return all;
+  }
+
+  #remove(pending: PendingMessage): void {
+    this.#byId.delete(pending.message.messageId);
+    this.#bytes -= pending.message.body.length;
+  }
+
+  /** One timer for all: it fires for the oldest, and is set again for the oldest that is left. */
+  #checkDeadlines(): void {
+    this.#timer = undefined;
+    const now = performance.now();
+    for (const pending of this.#byId.values()) {
+      const left = pending.sentAt + this.#timeoutMs - now;
+      if (left > 0) {
+        this.#timer = setTimeout(() => this.#checkDeadlines(), left);
+        return;
+      }
+      this.#remove(pending);
+      this.#timedOut += 1;
+      this.#onTimeout(pending);
+    }
+  }
+}
