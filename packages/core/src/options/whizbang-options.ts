@@ -78,7 +78,7 @@ export interface DispatcherOptions {
   readonly batchBytes?: number;
   /** Keep handled rows, stamped with `processed_at`. Default false. */
   readonly retainCompleted?: boolean;
-  /** How often the lease of running work is renewed before its signal aborts. Default 30, half an hour with the default lease. */
+  /** How often the lease of running work is renewed before its signal aborts. Default 30, ten minutes with the default lease. */
   readonly maxLeaseRenewals?: number;
 }
 
