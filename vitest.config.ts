@@ -15,6 +15,10 @@ export default defineConfig({
     projects: [
       {
         extends: true,
+        test: { name: 'examples', include: ['examples/src/**/*.test.ts'] },
+      },
+      {
+        extends: true,
         test: { name: 'packages', include: ['packages/*/src/**/*.test.ts'] },
       },
       {

@@ -28,7 +28,7 @@ export async function runDemo(print: (line: string) => void, signal: AbortSignal
   await using _pool = { [Symbol.asyncDispose]: () => pool.end() };
   const { rows } = await pool.query<{ server_version: string }>('show server_version');
   print(`PostgreSQL ${rows[0]?.server_version} (${server.source}), database ${database.name}`);
-  print(`Broker: ${broker === 'memory:' ? 'in-process (memory:)' : new URL(broker).host}\n`);
+  print(`Broker: ${nameOf(broker)}\n`);
   signal.throwIfAborted();
 
   const logger = demoLogger('whizbang', print);
@@ -99,6 +99,13 @@ export async function runDemo(print: (line: string) => void, signal: AbortSignal
   }
 }
 
+/** A connection string without its secrets. */
+function nameOf(broker: string): string {
+  if (broker === 'memory:') return 'in-process (memory:)';
+  const url = URL.canParse(broker) ? new URL(broker) : undefined;
+  return url === undefined || url.host === '' ? 'what BROKER_URL names' : `${url.protocol}//${url.host}`;
+}
+
 async function brokerAnswers(
   ready: () => boolean,
   broker: string,
@@ -108,7 +115,7 @@ async function brokerAnswers(
   await waitFor(ready, { message: 'the broker', timeoutMs: brokerDeadlineMs, signal }).catch((error: unknown) => {
     signal.throwIfAborted();
     throw new Error(
-      `The broker of BROKER_URL (${new URL(broker).host}) could not be used for ${brokerDeadlineMs / 1000} s` +
+      `The broker of BROKER_URL (${nameOf(broker)}) could not be used for ${brokerDeadlineMs / 1000} s` +
         `${logger.lastWarning === undefined ? '' : ` (${logger.lastWarning})`}. ` +
         'Correct BROKER_URL, or leave it out to run without a broker.',
       { cause: error },

@@ -9,26 +9,26 @@ const OrderPlaced = defineMessage('orders.order-placed', {
 });
 const database = process.env['DATABASE_URL'] ?? 'postgres://localhost/postgres';
 const broker = process.env['BROKER_URL'] ?? 'memory:';
-
-// Two services in one process; usually each is a program of its own.
-const orders = await createWhizbang({ service: 'orders', schema: 'orders', database, broker });
-const shipping = await createWhizbang({ service: 'shipping', schema: 'shipping', database, broker });
-await Promise.all([orders.migrate(), shipping.migrate()]);
 const client = new pg.Client(database);
 await client.connect();
 await client.query('create table if not exists parcels (order_id text, total numeric)');
 
+// Two services in one process; usually each is a program of its own.
+const shipping = await createWhizbang({ service: 'shipping', schema: 'shipping', database, broker });
 const shipped = new Promise<string>((resolve) => {
   shipping.handle(OrderPlaced, async ({ orderId, total }, { tx }) => {
     await tx.query('insert into parcels values ($1, $2)', [orderId, total]); // commits with the message, or not at all
     resolve(orderId);
   });
 });
+await shipping.migrate();
 await shipping.start();
-await orders.start();
 
+const orders = await createWhizbang({ service: 'orders', schema: 'orders', database, broker });
+await orders.migrate();
+await orders.start();
 await client.query('begin');
-await orders.publish(client, OrderPlaced, { orderId: 'order-1', total: 49.9 }); // your own writes go in the same transaction
+await orders.publish(client, OrderPlaced, { orderId: 'order-1', total: 49.9 }); // beside your own writes
 await client.query('commit'); // from here on the message cannot be lost
 console.log(`Shipped ${await shipped}.`);
 await Promise.all([orders.stop(), shipping.stop(), client.end()]);
