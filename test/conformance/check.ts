@@ -2,7 +2,10 @@ import type { TransportCapabilities } from '@whizbang/core/transport';
 import type { TransportFixture } from './fixture.js';
 import { Stage } from './stage.js';
 
-type Need = keyof TransportCapabilities | 'inspect' | 'outage' | 'malformed';
+const means = ['inspect', 'outage', 'restart', 'malformed'] as const;
+
+type Means = (typeof means)[number];
+type Need = keyof TransportCapabilities | Means;
 
 /** One thing that a transport has to hold. */
 export interface ConformanceCheck {
@@ -34,7 +37,8 @@ export function theme(name: string, checks: readonly ThemedCheck[]): readonly Co
 }
 
 /** Whether the check says something about transports of this fixture. */
-export function applies({ needs }: ConformanceCheck, fixture: TransportFixture): boolean {
+export function applies({ needs, theme: ofTheme }: ConformanceCheck, fixture: TransportFixture): boolean {
+  if (fixture.themes?.includes(ofTheme) === false) return false;
   return needs.every((need) => {
     const negated = need.startsWith('!');
     return has(fixture, (negated ? need.slice(1) : need) as Need) !== negated;
@@ -42,8 +46,8 @@ export function applies({ needs }: ConformanceCheck, fixture: TransportFixture):
 }
 
 function has(fixture: TransportFixture, need: Need): boolean {
-  if (need === 'inspect' || need === 'outage' || need === 'malformed') return fixture[need] !== undefined;
-  const capability = fixture.capabilities[need];
+  if (means.includes(need as Means)) return fixture[need as Means] !== undefined;
+  const capability = fixture.capabilities[need as keyof TransportCapabilities];
   return capability !== null && capability !== false;
 }
 

@@ -1,4 +1,5 @@
 import type { ConformanceCheck } from './check.js';
+import { extremes } from './themes/extremes.js';
 import { faithful } from './themes/faithful.js';
 import { lifecycle } from './themes/lifecycle.js';
 import { order } from './themes/order.js';
@@ -7,6 +8,7 @@ import { publishing } from './themes/publishing.js';
 import { receiving } from './themes/receiving.js';
 import { redelivery } from './themes/redelivery.js';
 import { refusals } from './themes/refusals.js';
+import { restart } from './themes/restart.js';
 import { sharing } from './themes/sharing.js';
 
 /** Everything that a transport has to hold, theme by theme. */
@@ -15,9 +17,11 @@ export const conformanceChecks: readonly ConformanceCheck[] = [
   ...publishing,
   ...order,
   ...faithful,
+  ...extremes,
   ...receiving,
   ...redelivery,
   ...sharing,
   ...refusals,
   ...outage,
+  ...restart,
 ];

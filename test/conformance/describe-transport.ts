@@ -9,12 +9,15 @@ export function describeTransport(name: string, fixtures: readonly TransportFixt
     describe(`${name} (${fixture.mode})`, () => {
       beforeAll(() => fixture.open?.());
       afterAll(() => fixture.close?.());
+      // Longer than any wait inside, so that the check itself says what did not happen.
+      const timeout = 4 * (fixture.deadlineMs ?? 10_000);
       const checks = conformanceChecks.filter((check) => applies(check, fixture));
       for (const theme of new Set(checks.map((check) => check.theme))) {
         describe(`${theme}`, () => {
           for (const check of checks.filter((candidate) => candidate.theme === theme)) {
-            // oxlint-disable-next-line vitest/expect-expect -- a check rejects when it is violated
-            test(`${check.name}`, () => check.run(fixture));
+            // Names at the broker are each check's own; only an outage and the handles of the process are everybody's.
+            const run = check.alone || check.needs.includes('outage') ? test : test.concurrent;
+            run(`${check.name}`, { timeout }, () => check.run(fixture));
           }
         });
       }

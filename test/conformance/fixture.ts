@@ -4,6 +4,8 @@ import type { SubscriptionRequest, Transport, TransportCapabilities } from '@whi
 export interface TransportFixture {
   /** The mode of the broker or adapter that is under test, for the report: `classic`, `quorum`. */
   readonly mode: string;
+  /** Only checks of these themes. Default: all that apply. */
+  readonly themes?: readonly string[];
   /** What the transport must declare. It decides which checks run: what is not declared is tested to refuse cleanly. */
   readonly capabilities: TransportCapabilities;
   /** Longest wait for anything that should happen, in ms; also the longest that `publish` may take during an outage. Default 10,000. */
@@ -18,6 +20,8 @@ export interface TransportFixture {
   createTransport(): Promise<Transport>;
   /** Makes the broker unreachable for all transports while `during` runs, and reachable afterwards. */
   outage?(during: () => Promise<void>): Promise<void>;
+  /** Kills the broker, without giving it time to write, and starts it again on the same data. */
+  restart?(): Promise<void>;
   /** Looks into the broker by another way than the transport. */
   inspect?(destination: string): Promise<RawConsumer>;
   /** Creates destinations and the queues of services where the transport may not. */

@@ -27,7 +27,7 @@ export function lyingFixture(make: () => Lie): TransportFixture {
   return {
     ...honest,
     // Most violations show as something that never happens.
-    deadlineMs: 1_500,
+    deadlineMs: 1_000,
     createTransport: async () => withLie(await honest.createTransport(), make()),
   };
 }

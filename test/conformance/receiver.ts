@@ -1,5 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Delivery, SubscriptionRequest, TransportSubscription } from '@whizbang/core/transport';
+import type {
+  Delivery,
+  OutgoingMessage,
+  SubscriptionRequest,
+  Transport,
+  TransportSubscription,
+} from '@whizbang/core/transport';
 import { Arrivals, within } from './deadline.js';
 import { defaultType, messageTo } from './messages.js';
 import type { StagedTransport } from './staged-transport.js';
@@ -86,29 +92,32 @@ export class Receiver {
    * is probed until a message has come through; the probes are kept from the check's handler.
    */
   async untilItReceives({ transport }: StagedTransport): Promise<void> {
-    const { signal } = new AbortController();
     for (const { destination, messageTypes } of this.request.bindings) {
       for (const type of messageTypes) {
-        const probe = messageTo(destination, { type, headers: { [probeHeader]: 'yes' } });
-        const arrived = this.#probes.until(`a probe comes through ${destination}`, (ids) =>
-          ids.includes(probe.messageId),
-        );
-        let waiting = true;
-        const settled = arrived.finally(() => (waiting = false));
-        // It may fail while a publish is awaited; it is awaited itself below.
-        settled.catch(() => undefined);
-        // The same id every time: the broker may take the probe any number of times, one arrival is enough.
-        while (waiting) {
-          const [outcome] = await transport.publish([probe], signal);
-          await Promise.race([settled, delay(outcome?.kind === 'confirmed' ? 250 : 10)]);
-        }
-        await settled;
+        await this.#untilProbed(transport, messageTo(destination, { type, headers: { [probeHeader]: 'yes' } }));
       }
     }
   }
 
   close(deadlineMs = 10_000): Promise<void> {
     return within(deadlineMs, 'the subscription closes', this.subscription.close());
+  }
+
+  /** The same message every time: the broker may take it more than once, one arrival is enough. */
+  async #untilProbed(transport: Transport, probe: OutgoingMessage): Promise<void> {
+    const { signal } = new AbortController();
+    const arrived = new AbortController();
+    const what = `a message comes through ${probe.destination}`;
+    const arriving = this.#probes.until(what, (ids) => ids.includes(probe.messageId)).finally(() => arrived.abort());
+    // It may fail while something else is awaited; it is awaited itself at the end.
+    arriving.catch(() => undefined);
+    while (!arrived.signal.aborted) {
+      const [outcome] = await transport.publish([probe], signal);
+      // Confirmed, it is on its way or was dropped; otherwise the queue is not there yet.
+      const pause = outcome?.kind === 'confirmed' ? 250 : 20;
+      await delay(pause, undefined, { signal: arrived.signal }).catch(() => undefined);
+    }
+    await arriving;
   }
 
   #take(deliveries: readonly Delivery[]): Promise<void> {

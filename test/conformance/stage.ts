@@ -98,6 +98,11 @@ export class Stage {
     await this.fixture.outage(during);
   }
 
+  async restart(): Promise<void> {
+    if (this.fixture.restart === undefined) throw new Error('the check needs a fixture with restart');
+    await this.fixture.restart();
+  }
+
   /** Makes messages of a type and destination routable, whoever reads them. */
   async drain(destination: string, type = defaultType): Promise<Receiver> {
     return this.receive(await this.transport(), { service: this.service('drain'), destination, types: [type] });

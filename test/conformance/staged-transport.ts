@@ -29,7 +29,10 @@ export class StagedTransport {
     );
   }
 
-  publish(batch: readonly OutgoingMessage[], signal = new AbortController().signal): Promise<PublishOutcome[]> {
+  publish(
+    batch: readonly OutgoingMessage[],
+    signal: AbortSignal = new AbortController().signal,
+  ): Promise<PublishOutcome[]> {
     return within(
       this.#deadlineMs,
       `publish of ${batch.length} messages resolves`,

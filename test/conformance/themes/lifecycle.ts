@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as delay } from 'node:timers/promises';
 import { isWhizbangError, transportContractVersion } from '@whizbang/core/transport';
 import { assertAllConfirmed, assertSequence, describeOutcome } from '../assertions.js';
 import { check, theme } from '../check.js';
@@ -57,6 +57,25 @@ export const lifecycle = theme('lifecycle', [
     await transport.close();
     await connecting;
     assert.equal(transport.transport.ready(), false);
+  }),
+
+  check('may be closed at any moment of connecting and subscribing', [], async (stage) => {
+    const options = { service: stage.service(), destination: stage.destination() };
+    const started = performance.now();
+    await stage.receive(await stage.transport(), options);
+    // On a busy machine it may take long once, and need not every time.
+    const whole = Math.min(performance.now() - started, 60);
+    const moments = 30;
+    for (let moment = 0; moment < moments; moment += 1) {
+      const transport = await stage.unconnected();
+      await transport.connect();
+      const subscribing = stage
+        .subscribe(transport, options)
+        .catch((error: unknown) => assert.ok(isWhizbangError(error)));
+      await delay((whole * moment) / moments);
+      await transport.close();
+      await subscribing;
+    }
   }),
 
   check('confirms nothing after close', [], async (stage) => {

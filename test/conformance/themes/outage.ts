@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { assertAllConfirmed, assertNothingConfirmed, assertSequence, firstArrivals } from '../assertions.js';
 import { check, theme } from '../check.js';
 import { interleaved, messagesTo, newStream } from '../messages.js';
+import { publishSteadily } from '../publish-steadily.js';
 import { requestOf } from '../receiver.js';
 import { idsOf } from '../stage.js';
 
@@ -93,17 +94,7 @@ export const outage = theme('outage', [
       prefetch: 20,
     });
     const messages = messagesTo(destination, 300, { stream: newStream() });
-    let published = 0;
-    // What the publisher of core does: what is not confirmed is sent again, and nothing of its stream before it.
-    const publishAll = async (): Promise<void> => {
-      while (published < messages.length) {
-        await publisher.untilReady(true);
-        const outcomes = await publisher.publish(messages.slice(published, published + 10));
-        const unconfirmed = outcomes.findIndex(({ kind }) => kind !== 'confirmed');
-        published += unconfirmed === -1 ? outcomes.length : unconfirmed;
-      }
-    };
-    const publishing = publishAll();
+    const publishing = publishSteadily(publisher, messages);
     publishing.catch(() => undefined);
     for (const threshold of [50, 150]) {
       await receiver.accepted.untilCount(threshold);

@@ -65,7 +65,7 @@ export const sharing = theme('services and instances', [
     for (const [instance, transport] of transports.entries()) {
       await (instance === 0 ? stage.receive(transport, shared) : stage.subscribe(transport, shared));
     }
-    const batch = messagesTo(destination, 150, { stream: newStream() });
+    const batch = messagesTo(destination, 100, { stream: newStream() });
     assertAllConfirmed((await transports[0]?.publish(batch)) ?? [], batch);
     await together.untilCount(batch.length);
     for (const transport of transports) await transport.close();
@@ -87,7 +87,7 @@ export const sharing = theme('services and instances', [
       },
     });
     const standby = await stage.subscribe(second, shared);
-    const batch = messagesTo(destination, 400, { stream: newStream() });
+    const batch = messagesTo(destination, 150, { stream: newStream() });
     const published = second.publish(batch);
     await stage.within('the active instance has handled some', enough.wait());
     await active.close();
@@ -152,7 +152,7 @@ export const sharing = theme('services and instances', [
     const shared = { service, destination, maxBatch: 3, prefetch: 9, alsoInto: together };
     const active = await stage.receive(first, shared);
     await stage.subscribe(second, shared);
-    const batch = messagesTo(destination, 200, { stream: newStream() });
+    const batch = messagesTo(destination, 100, { stream: newStream() });
     const published = second.publish(batch);
     await active.accepted.untilCount(1);
     await first.close();

@@ -1,0 +1,35 @@
+import { assertAllConfirmed, assertSequence, firstArrivals } from '../assertions.js';
+import { check, theme } from '../check.js';
+import { messagesTo, newStream } from '../messages.js';
+import { publishSteadily } from '../publish-steadily.js';
+
+export const restart = theme('restart', [
+  check(
+    'a killed broker has lost nothing that was confirmed, and work goes on',
+    ['restart', 'durable'],
+    async (stage) => {
+      const destination = stage.destination();
+      const [waiting, flowing] = [stage.service('waiting'), stage.service('flowing')];
+      const [publisher, consumer] = [await stage.transport(), await stage.transport()];
+      await (await stage.receive(consumer, { service: waiting, destination })).close();
+      const receiver = await stage.receive(consumer, { service: flowing, destination, maxBatch: 10, prefetch: 20 });
+
+      const before = messagesTo(destination, 50, { stream: newStream() });
+      assertAllConfirmed(await publisher.publish(before), before);
+      const during = messagesTo(destination, 100, { stream: newStream() });
+      const publishing = publishSteadily(publisher, during);
+      publishing.catch(() => undefined);
+      await receiver.accepted.untilCount(before.length + 20);
+      await stage.restart();
+      await publishing;
+
+      const all = [...before, ...during];
+      const waited = await stage.subscribe(await stage.transport(), { service: waiting, destination });
+      for (const { accepted } of [receiver, waited]) {
+        const ids = (): string[] => firstArrivals(accepted.items.map(({ attributes }) => attributes['id'] ?? 'no id'));
+        await accepted.until('all arrive', () => ids().length === all.length);
+        assertSequence(ids(), all);
+      }
+    },
+  ),
+]);
