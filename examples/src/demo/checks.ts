@@ -72,7 +72,7 @@ async function look(client: pg.Client, expected: Expectations): Promise<Check[]>
         rolledBack,
       ]),
     }),
-    none(`the ${killed.held.length} messages in the hands of the killed process were handled by the other one`, {
+    none(`what the killed process had in its hands (${killed.held.length}) was handled by the other one`, {
       'not handled by it': await number(
         `select count(*) from unnest($1::uuid[]) as held (message_id)
          where not exists (select from shipping.parcel p where p.message_id = held.message_id and p.worker = 'first')`,

@@ -82,7 +82,7 @@ export async function runDemo(print: (line: string) => void, signal: AbortSignal
     const { lines, parcels } = await progress.look();
     print(
       `\n${lines.handled + parcels.handled} messages in ${producers.streams} streams handled in ${seconds.toFixed(1)} s, ` +
-        `at the pace of the producers. The tables say:`,
+        `at the pace of the producers${await handledForOthers(pool, run)}. The tables say:`,
     );
     return await checkEverything({
       database: database.url,
@@ -97,6 +97,16 @@ export async function runDemo(print: (line: string) => void, signal: AbortSignal
     stopPrinting.abort();
     await printing;
   }
+}
+
+/** A real broker may still have had messages of a demo that was interrupted. */
+async function handledForOthers(pool: pg.Pool, run: string): Promise<string> {
+  const { rows } = await pool.query<{ parcels: number }>(
+    'select count(*)::integer as parcels from shipping.parcel where run <> $1',
+    [run],
+  );
+  const { parcels = 0 } = rows[0] ?? {};
+  return parcels === 0 ? '' : `, and ${parcels} more that an earlier run had left at the broker`;
 }
 
 /** A connection string without its secrets. */

@@ -62,7 +62,8 @@ export class SecondWorker implements AsyncDisposable {
         'select message_id from shipping.wh_inbox where instance_id = $1 and lease_expiry > clock_timestamp()',
         [this.#instanceId],
       );
-      if (rows.length > 0) {
+      // Some at first, one in the end: a quick machine empties its hands between two looks.
+      if (rows.length >= (performance.now() < deadline - 7_000 ? 3 : 1)) {
         this.#program.kill('SIGKILL');
         await this.#program.exited;
         return { pid: this.#program.pid, held: rows.map((row) => row.message_id) };
