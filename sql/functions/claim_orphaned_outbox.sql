@@ -7,7 +7,7 @@
 -- A follower whose head waits for its time is marked `blocked` on the way, and so leaves the indexes that claims read: a
 -- million of them cost one visit each, not one per claim. With p_block_leased the same goes for followers of a head that
 -- another instance holds; the caller asks for it when full scans keep finding nothing. The head is locked FOR KEY SHARE
--- while its followers are marked: who deletes it waits for that, and then sees and frees them.
+-- while its followers are marked: who settles it waits for that, and then sees and frees them.
 --
 -- `candidates` tells how many rows were looked at for the claim.
 --
@@ -81,6 +81,8 @@ begin
     select o.message_id, o.stream_id
     from whizbang.wh_outbox o
     where o.message_id = any (array(select h.message_id from stream_head h where h.waits))
+      -- Looked at again under the lock: it may have been settled or parked since this statement began.
+      and o.processed_at is null and (o.scheduled_for is null or o.scheduled_for < 'infinity')
     for key share skip locked
   ),
   blocking as (

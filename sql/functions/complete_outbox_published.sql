@@ -12,6 +12,13 @@ declare
   v_streams uuid[];
 begin
   if p_retain then
+    -- An update of these columns alone would not wait for a claim that is marking followers behind one of these rows, and
+    -- would leave them marked for ever. FOR UPDATE does, as a delete does.
+    perform 1
+    from whizbang.wh_outbox o, unnest(p_message_ids, p_attempts) as d (message_id, attempts)
+    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+      and o.processed_at is null
+    for update of o;
     with done as (
       update whizbang.wh_outbox o
       set status = o.status | 4, published_at = clock_timestamp(), processed_at = clock_timestamp(),

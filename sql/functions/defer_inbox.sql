@@ -26,6 +26,8 @@ begin
           and e.instance_id = p_instance_id
         order by e.sequence desc limit 1
       ) p))
+      -- Looked at again under the lock: it may have been settled since this statement began.
+      and o.processed_at is null and o.instance_id = p_instance_id
     for key share skip locked
   ) h;
   with done as (

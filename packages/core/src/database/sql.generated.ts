@@ -236,7 +236,7 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_inbox',
-    checksum: 'b7b780fb7a4a659a4a864ff07bda17b80d10be600037fda52869471f28cf1048',
+    checksum: 'c15e2270265dfeaa3894a2a7771db0d1552a93a5efd2c82c8e96b8cd6a44d906',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
@@ -246,7 +246,7 @@ $$;
 -- A follower whose head waits for its time is marked \`blocked\` on the way, and so leaves the indexes that claims read: a
 -- million of them cost one visit each, not one per claim. With p_block_leased the same goes for followers of a head that
 -- another instance holds; the caller asks for it when full scans keep finding nothing. The head is locked FOR KEY SHARE
--- while its followers are marked: who deletes it waits for that, and then sees and frees them.
+-- while its followers are marked: who settles it waits for that, and then sees and frees them.
 --
 -- \`candidates\` tells how many rows were looked at for the claim.
 --
@@ -320,6 +320,8 @@ begin
     select o.message_id, o.stream_id
     from whizbang.wh_inbox o
     where o.message_id = any (array(select h.message_id from stream_head h where h.waits))
+      -- Looked at again under the lock: it may have been settled or parked since this statement began.
+      and o.processed_at is null and (o.scheduled_for is null or o.scheduled_for < 'infinity')
     for key share skip locked
   ),
   blocking as (
@@ -352,7 +354,7 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_outbox',
-    checksum: '3fd70026447ff595dd2e7b8b157a3f095e6b6b439eb1b2f2bdf4f8c04b0cf33d',
+    checksum: '4270458dc9d2a94e12296693505eb47be1428572277a67c71522ba49df3ffc6d',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
@@ -362,7 +364,7 @@ $$;
 -- A follower whose head waits for its time is marked \`blocked\` on the way, and so leaves the indexes that claims read: a
 -- million of them cost one visit each, not one per claim. With p_block_leased the same goes for followers of a head that
 -- another instance holds; the caller asks for it when full scans keep finding nothing. The head is locked FOR KEY SHARE
--- while its followers are marked: who deletes it waits for that, and then sees and frees them.
+-- while its followers are marked: who settles it waits for that, and then sees and frees them.
 --
 -- \`candidates\` tells how many rows were looked at for the claim.
 --
@@ -436,6 +438,8 @@ begin
     select o.message_id, o.stream_id
     from whizbang.wh_outbox o
     where o.message_id = any (array(select h.message_id from stream_head h where h.waits))
+      -- Looked at again under the lock: it may have been settled or parked since this statement began.
+      and o.processed_at is null and (o.scheduled_for is null or o.scheduled_for < 'infinity')
     for key share skip locked
   ),
   blocking as (
@@ -468,7 +472,7 @@ $$;
   {
     kind: 'function',
     name: 'complete_inbox_handled',
-    checksum: '4791def93a6abebd5338c28294c01a93db9b4d9c4e0361298bba63f292ba5c94',
+    checksum: '934badbfff0fa5391d4d9c6e3d02f3bc9cdb6df3571dac85fe43beebd3c734a8',
     text: `-- Settles messages in the transaction of their handler: deletes them, or with p_retain keeps them, stamped. A row counts only
 -- while this instance still holds the very attempt it claimed. Returns the ids that it no longer held (null for none).
 create or replace function whizbang.complete_inbox_handled(
@@ -483,6 +487,13 @@ declare
   v_streams uuid[];
 begin
   if p_retain then
+    -- An update of these columns alone would not wait for a claim that is marking followers behind one of these rows, and
+    -- would leave them marked for ever. FOR UPDATE does, as a delete does.
+    perform 1
+    from whizbang.wh_inbox o, unnest(p_message_ids, p_attempts) as d (message_id, attempts)
+    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+      and o.processed_at is null
+    for update of o;
     with done as (
       update whizbang.wh_inbox o
       set processed_at = clock_timestamp(),
@@ -515,7 +526,7 @@ $$;
   {
     kind: 'function',
     name: 'complete_outbox_published',
-    checksum: 'bcd58605dc19b09e36835e738635920a903dd2333c0d7d2d2d73d42c8e4aaada',
+    checksum: 'ca73b0f68cf27e71453efcacb2b04e560284a03e985514d1d8e31ade68b18a5a',
     text: `-- Settles messages that the broker has confirmed: deletes them, or with p_retain keeps them, stamped. A row counts only
 -- while this instance still holds the very attempt it claimed. Returns the ids that it no longer held (null for none).
 create or replace function whizbang.complete_outbox_published(
@@ -530,6 +541,13 @@ declare
   v_streams uuid[];
 begin
   if p_retain then
+    -- An update of these columns alone would not wait for a claim that is marking followers behind one of these rows, and
+    -- would leave them marked for ever. FOR UPDATE does, as a delete does.
+    perform 1
+    from whizbang.wh_outbox o, unnest(p_message_ids, p_attempts) as d (message_id, attempts)
+    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+      and o.processed_at is null
+    for update of o;
     with done as (
       update whizbang.wh_outbox o
       set status = o.status | 4, published_at = clock_timestamp(), processed_at = clock_timestamp(),
@@ -562,7 +580,7 @@ $$;
   {
     kind: 'function',
     name: 'defer_inbox',
-    checksum: '391e4f2a8b1958ae9043330c02a952c96ef17b2ddcd286fc65d65f69ed934d87',
+    checksum: 'd57783c913bb3399a65f1d6e80fca3602ed390378cfc9f4630c99ace7d44bdbc',
     text: `-- Puts down rows of a stream of which this instance has enough in hand: released like untried rows, and kept out of the
 -- way of claims behind the row in hand that precedes them, so that one long stream cannot fill the hands of an instance.
 -- The preceding row is locked FOR KEY SHARE: who deletes it waits for us, and then sees and frees them. Where it is gone
@@ -591,6 +609,8 @@ begin
           and e.instance_id = p_instance_id
         order by e.sequence desc limit 1
       ) p))
+      -- Looked at again under the lock: it may have been settled since this statement began.
+      and o.processed_at is null and o.instance_id = p_instance_id
     for key share skip locked
   ) h;
   with done as (
@@ -920,7 +940,7 @@ $$;
   {
     kind: 'function',
     name: 'record_heartbeat',
-    checksum: '5ba3c76d2dc2b7675c9451d27c3c9bb3d17e9ff769eb615bb8ef51e67cc3640a',
+    checksum: '8e1bb5f25809cb152f63625410b0536644ffa8e191beffd722f92edbe79618f4',
     text: `-- Registers an instance or renews its entry, forgets instances that have been silent for p_stale_seconds, and with them
 -- the doorbells that they left armed.
 create or replace function whizbang.record_heartbeat(
@@ -933,8 +953,12 @@ begin
   insert into whizbang.wh_service_instances as i (instance_id, service_name, host_name, process_id, metadata)
   values (p_instance_id, p_service_name, p_host_name, p_process_id, p_metadata)
   on conflict (instance_id) do update set last_heartbeat_at = clock_timestamp(), metadata = coalesce(excluded.metadata, i.metadata);
+  -- SKIP LOCKED: two that come back from a long silence together would delete each other's entry, and deadlock.
   delete from whizbang.wh_service_instances
-  where last_heartbeat_at < clock_timestamp() - p_stale_seconds * interval '1 second';
+  where instance_id in (
+    select i.instance_id from whizbang.wh_service_instances i
+    where i.last_heartbeat_at < clock_timestamp() - p_stale_seconds * interval '1 second'
+    for update skip locked);
   delete from whizbang.wh_doorbells d
   where not exists (select 1 from whizbang.wh_service_instances i where i.instance_id = d.instance_id);
 end
