@@ -4,6 +4,7 @@ import { faithful } from './themes/faithful.js';
 import { lifecycle } from './themes/lifecycle.js';
 import { order } from './themes/order.js';
 import { outage } from './themes/outage.js';
+import { outageReceiving } from './themes/outage-receiving.js';
 import { publishing } from './themes/publishing.js';
 import { receiving } from './themes/receiving.js';
 import { redelivery } from './themes/redelivery.js';
@@ -23,5 +24,6 @@ export const conformanceChecks: readonly ConformanceCheck[] = [
   ...sharing,
   ...refusals,
   ...outage,
+  ...outageReceiving,
   ...restart,
 ];

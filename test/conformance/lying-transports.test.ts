@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { type ConformanceCheck, applies } from './check.js';
 import { conformanceChecks } from './checks.js';
-import { lyingFixture, lyingTransports } from './lying-transports.js';
+import { lyingFixture } from './lying-fixture.js';
+import { lyingTransports } from './lying-transports.js';
 import type { TransportFixture } from './fixture.js';
 
 /** Runs the whole suite, as far as it can at the same time, and names the checks that failed. */
