@@ -41,6 +41,8 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
           application_name: 'whizbang-migrate',
         })
       : undefined;
+  // A connection that is lost between two statements fails the next one; the event alone must not end the process.
+  client?.on('error', () => undefined);
   try {
     await client?.connect();
     if (client !== undefined) {
@@ -63,7 +65,8 @@ async function migrateOn(connection: pg.ClientBase, schema: SchemaName): Promise
   if (pendingFiles(await appliedFiles(connection, schema), schema).length === 0) {
     return [];
   }
-  await connection.query('begin');
+  // Whatever the default here is: what another process did while this one waited for the lock must be seen.
+  await connection.query('begin isolation level read committed');
   try {
     await connection.query('select pg_advisory_xact_lock(hashtext($1), hashtext($2))', [
       'whizbang migrate',
@@ -85,14 +88,19 @@ async function migrateOn(connection: pg.ClientBase, schema: SchemaName): Promise
 
 /** What is recorded as applied; empty when the schema or its table is not there yet. */
 export async function appliedFiles(connection: pg.ClientBase | pg.Pool, schema: SchemaName): Promise<AppliedFile[]> {
-  const table = `${schema.prefix}wh_schema_migrations`;
-  const { rows: found } = await connection.query<{ found: boolean }>('select to_regclass($1) is not null as found', [
-    table,
-  ]);
-  if (found[0]?.found !== true) {
+  // Not to_regclass: it answers from the session's cache, which does not know yet what was committed while this session
+  // waited for the advisory lock. A query of the catalog does, and brings the cache up to date for the query after it.
+  const { rowCount } = await connection.query(
+    `select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace
+     where n.nspname = $1 and c.relname = 'wh_schema_migrations'`,
+    [schema.name],
+  );
+  if (rowCount === 0) {
     return [];
   }
-  const { rows } = await connection.query<AppliedFile>(`select name, kind, checksum, library_version from ${table}`);
+  const { rows } = await connection.query<AppliedFile>(
+    `select name, kind, checksum, library_version from ${schema.prefix}wh_schema_migrations`,
+  );
   return rows;
 }
 

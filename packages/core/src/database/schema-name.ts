@@ -14,9 +14,18 @@ export interface SchemaName {
   readonly literal: string;
 }
 
+/** Says what is wrong with a schema's name, or returns `undefined`. */
+export function problemOfSchemaName(name: string): string | undefined {
+  // A line break would end the comment of a statement in which the name stands.
+  return name === '' || /\p{Cc}/u.test(name) || Buffer.byteLength(name) > 63 || name.includes(bodyQuote)
+    ? 'must have 1 to 63 bytes and no control characters'
+    : undefined;
+}
+
 export function schemaName(name: string): SchemaName {
-  if (name === '' || name.includes('\0') || Buffer.byteLength(name) > 63 || name.includes(bodyQuote)) {
-    throw new ConfigurationError(`Schema name ${JSON.stringify(name)} must have 1 to 63 bytes and no NUL character.`);
+  const problem = problemOfSchemaName(name);
+  if (problem !== undefined) {
+    throw new ConfigurationError(`Schema name ${JSON.stringify(name)} ${problem}.`);
   }
   return {
     name,
@@ -35,10 +44,9 @@ function quoteLiteral(text: string): string {
  * `whizbang.` and the literal `'whizbang'` stand for it.
  */
 export function inSchema(sql: string, schema: SchemaName): string {
-  return sql
-    .replaceAll('$$', () => bodyQuote)
-    .replaceAll(/\bwhizbang\./g, () => schema.prefix)
-    .replaceAll("'whizbang'", () => schema.literal);
+  const written: Record<string, string> = { $$: bodyQuote, 'whizbang.': schema.prefix, "'whizbang'": schema.literal };
+  // In one pass: the name may itself contain what is looked for.
+  return sql.replaceAll(/\$\$|\bwhizbang\.|'whizbang'/g, (found) => written[found] ?? found);
 }
 
 /** The channel on which a schema's workers are woken; the SQL function `wake_channel` computes the same. */

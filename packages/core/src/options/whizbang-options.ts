@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Logger } from '../contract/logger.js';
 import { type MessageDefinition, problemOfName } from '../contract/message-definition.js';
 import type { Transport } from '../contract/transport.js';
-import { defaultSchema } from '../database/schema-name.js';
+import { defaultSchema, problemOfSchemaName } from '../database/schema-name.js';
 import { ConfigurationError } from '../errors/whizbang-error.js';
 import { maskSecrets } from '../errors/mask-secrets.js';
 
@@ -94,6 +94,13 @@ export interface WakeupOptions {
 const count = (fallback: number, max = 100_000) => z.number().int().min(1).max(max).default(fallback);
 const milliseconds = (fallback: number) => z.number().int().min(1).max(86_400_000).default(fallback);
 const isFunction = (value: unknown) => typeof value === 'function';
+const named = (problemOf: (name: string) => string | undefined) =>
+  z.string().superRefine((name, context) => {
+    const problem = problemOf(name);
+    if (problem !== undefined) {
+      context.addIssue({ code: 'custom', message: problem });
+    }
+  });
 const shape = <Value>(members: readonly string[], sentence: string) =>
   z.custom<Value>(
     (value) =>
@@ -104,12 +111,7 @@ const shape = <Value>(members: readonly string[], sentence: string) =>
   );
 
 const optionsSchema = z.strictObject({
-  service: z.string().superRefine((name, context) => {
-    const problem = problemOfName(name, 50);
-    if (problem !== undefined) {
-      context.addIssue({ code: 'custom', message: problem });
-    }
-  }),
+  service: named((name) => problemOfName(name, 50)),
   database: z.union([
     z.string().regex(/^postgres(ql)?:\/\//, 'must begin with postgres:// or postgresql://'),
     shape<pg.Pool>(['connect', 'query', 'on'], 'must be a PostgreSQL URL or a pg.Pool'),
@@ -134,7 +136,7 @@ const optionsSchema = z.strictObject({
       ),
     )
     .default([]),
-  schema: z.string().min(1).default(defaultSchema),
+  schema: named(problemOfSchemaName).default(defaultSchema),
   logger: shape<Logger>(['debug', 'info', 'warn', 'error'], 'must have debug, info, warn and error').optional(),
   generation: z.string().min(1).max(200).optional(),
   leaseSeconds: z.number().min(1).max(3600).default(60),
