@@ -34,8 +34,6 @@ describe('refused before sending, and not to be tried again', () => {
   test.each([
     ['a body above the limit', message({ body: Buffer.alloc(101) }), MessageBodyTooLarge, /101 bytes.*100/],
     ['a body that is no Buffer', message({ body: 'text' as unknown as Buffer }), SerializationError, /Buffer/],
-    ['no destination', message({ destination: '' }), ValidationError, /destination is empty/],
-    ['a long destination', message({ destination: long }), ValidationError, /destination has 256 bytes/],
     ['a long type, in bytes', message({ messageType: 'ü'.repeat(128) }), ValidationError, /type has 256 bytes/],
     ['a long id', message({ messageId: long }), ValidationError, /message id has 256/],
     ['a long content type', message({ attributes: { datacontenttype: long } }), ValidationError, /content type/],
@@ -65,7 +63,6 @@ describe('refused before sending, and not to be tried again', () => {
 test('the limits themselves are allowed', () => {
   const atTheLimit = message({
     body: Buffer.alloc(100),
-    destination: 'd'.repeat(255),
     messageType: 't'.repeat(255),
     headers: { ['n'.repeat(255)]: '🙂' },
   });

@@ -15,6 +15,7 @@ const loneSurrogate = /\p{Surrogate}/u;
 /**
  * The AMQP properties of a message, or the error that the broker or amqplib would answer it with. It is found here because
  * there it closes the channel, or for large headers the connection, and every message behind it goes down too.
+ * The destination is not looked at: its exchange exists when this is asked.
  *
  * @param maxMessageBytes Largest body in bytes.
  * @param frameMax Largest frame in bytes, as negotiated with the broker.
@@ -24,15 +25,13 @@ export function checkMessage(
   maxMessageBytes: number,
   frameMax: number,
 ): Options.Publish | RabbitmqError {
-  const { body, messageId, messageType, destination, attributes } = message;
+  const { body, messageId, messageType, attributes } = message;
   if (!Buffer.isBuffer(body)) return refusal('SerializationError', 'the body is not a Buffer');
   if (body.length > maxMessageBytes) {
     return refusal('MessageBodyTooLarge', `the body has ${body.length} bytes, and the broker takes ${maxMessageBytes}`);
   }
-  if (destination === '') return refusal('ValidationError', 'the destination is empty');
   const contentType = attributes['datacontenttype'] ?? 'application/json';
   const tooLong =
-    shortStringProblem('destination', destination) ??
     shortStringProblem('message type', messageType) ??
     shortStringProblem('message id', messageId) ??
     shortStringProblem('content type', contentType);

@@ -1,6 +1,6 @@
 import { type Logger, MessageFailureReason, type OutgoingMessage, type PublishOutcome } from '@whizbang/core/transport';
 import type { ConnectionListener, LiveConnection } from './connection.js';
-import { DestinationChannel } from './destination-channel.js';
+import { Destination } from './destination.js';
 import { RabbitmqError } from './errors.js';
 import type { RabbitmqSettings } from './options.js';
 import { type PendingMessage, PublishCall, type PublishDesk, failed } from './pending-message.js';
@@ -18,7 +18,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
   readonly #settings: RabbitmqSettings;
   readonly #logger: Logger;
   readonly #onReadyChange: (ready: boolean, cause?: Error) => void;
-  readonly #destinations = new Map<string, DestinationChannel>();
+  readonly #destinations = new Map<string, Destination>();
   readonly #streams = new StreamOrder();
   readonly #calls = new Map<PublishCall, Promise<PublishOutcome[]>>();
   #live: LiveConnection | undefined;
@@ -146,10 +146,10 @@ export class Publisher implements ConnectionListener, PublishDesk {
     await settledWithin(Promise.all(this.#calls.values()), ms);
   }
 
-  #destination(name: string): DestinationChannel {
+  #destination(name: string): Destination {
     let destination = this.#destinations.get(name);
     if (destination === undefined) {
-      destination = new DestinationChannel(name, this.#settings, this, this.#logger);
+      destination = new Destination(name, this.#settings, this, this.#logger);
       this.#destinations.set(name, destination);
     }
     return destination;

@@ -22,6 +22,16 @@ export async function ensureExchange(
   exchange: string,
   settings: Pick<RabbitmqSettings, 'declare'>,
 ): Promise<void> {
+  const bytes = Buffer.byteLength(exchange);
+  if (bytes < 1 || bytes > 255) {
+    throw new RabbitmqError(
+      `the name of a destination must have 1 to 255 bytes, and "${exchange.slice(0, 40)}…" has ${bytes}`,
+      {
+        reason: MessageFailureReason.ValidationError,
+        retryable: false,
+      },
+    );
+  }
   const check = (): Promise<unknown> => onOwnChannel(live.model, (channel) => channel.checkExchange(exchange));
   await createOrCheck(`exchange "${exchange}"`, settings.declare, check, () =>
     onOwnChannel(live.model, (channel) => channel.assertExchange(exchange, 'topic', { durable: true })),

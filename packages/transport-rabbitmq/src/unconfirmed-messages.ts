@@ -10,7 +10,6 @@ export class UnconfirmedMessages {
   readonly #onTimeout: (pending: PendingMessage) => void;
   readonly #byId = new Map<string, PendingMessage>();
   #bytes = 0;
-  #timedOut = 0;
   #timer: NodeJS.Timeout | undefined;
 
   /** @param onTimeout Called for a message that was sent `timeoutMs` ago; it is not among the unconfirmed any more. */
@@ -24,13 +23,8 @@ export class UnconfirmedMessages {
     return this.#byId.size;
   }
 
-  /** A whole window has timed out: the broker confirms nothing any more on this channel. */
-  get stuck(): boolean {
-    return this.#timedOut >= this.#window;
-  }
-
   hasRoom(): boolean {
-    return this.#byId.size < this.#window && this.#bytes < maxBytes && !this.stuck;
+    return this.#byId.size < this.#window && this.#bytes < maxBytes;
   }
 
   has(messageId: string): boolean {
@@ -47,14 +41,13 @@ export class UnconfirmedMessages {
     this.#timer ??= setTimeout(() => this.#checkDeadlines(), this.#timeoutMs);
   }
 
-  /** The broker has answered. False when the answer comes after the deadline. */
-  answered(pending: PendingMessage): boolean {
-    if (this.#byId.get(pending.message.messageId) === pending) {
-      this.#remove(pending);
-      return true;
-    }
-    this.#timedOut -= 1;
-    return false;
+  /** Takes out a message that the broker has answered for. False when it is not here: the answer comes after the deadline. */
+  remove(pending: PendingMessage): boolean {
+    const { messageId, body } = pending.message;
+    if (this.#byId.get(messageId) !== pending) return false;
+    this.#byId.delete(messageId);
+    this.#bytes -= body.length;
+    return true;
   }
 
   /** Takes everything out and stops the clock: the channel has ended. */
@@ -62,15 +55,9 @@ export class UnconfirmedMessages {
     const all = [...this.#byId.values()];
     this.#byId.clear();
     this.#bytes = 0;
-    this.#timedOut = 0;
     clearTimeout(this.#timer);
     this.#timer = undefined;
     return all;
-  }
-
-  #remove(pending: PendingMessage): void {
-    this.#byId.delete(pending.message.messageId);
-    this.#bytes -= pending.message.body.length;
   }
 
   /** One timer for all: it fires for the oldest, and is set again for the oldest that is left. */
@@ -83,8 +70,7 @@ export class UnconfirmedMessages {
         this.#timer = setTimeout(() => this.#checkDeadlines(), left);
         return;
       }
-      this.#remove(pending);
-      this.#timedOut += 1;
+      this.remove(pending);
       this.#onTimeout(pending);
     }
   }
