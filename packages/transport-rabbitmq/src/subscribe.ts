@@ -26,6 +26,8 @@ const closeChannelMs = 1000;
  * handler's database is away. Only a lost channel gives them back, all at once, which the broker does in order.
  */
 export class RabbitmqSubscription implements TransportSubscription {
+  readonly established: Promise<void>;
+  #establish: () => void = () => undefined;
   readonly #request: SubscriptionRequest;
   readonly #handler: DeliveryHandler;
   readonly #settings: RabbitmqSettings;
@@ -46,6 +48,9 @@ export class RabbitmqSubscription implements TransportSubscription {
     logger: Logger,
     onClosed: () => void,
   ) {
+    this.established = new Promise((resolve) => {
+      this.#establish = resolve;
+    });
     this.#request = request;
     this.#handler = handler;
     this.#settings = settings;
@@ -97,6 +102,7 @@ export class RabbitmqSubscription implements TransportSubscription {
         }
         // For deliveries that came in before this was its consumer.
         this.#deliver();
+        this.#establish();
         this.#consumeLog.succeeded();
         this.#logger.debug({ queue: this.#request.service }, 'receiving');
         const openedAt = performance.now();

@@ -97,6 +97,11 @@ export interface SubscriptionRequest {
 
 /** A running subscription. It survives reconnects; it ends by `close` only. */
 export interface TransportSubscription {
+  /**
+   * Resolves when the broker first knows of the subscription: what is published from then on is routed to it. Never rejects,
+   * and stays pending while the broker is away.
+   */
+  readonly established: Promise<void>;
   /** Stops intake, waits for the handler call in hand and its acknowledgements, then releases what was not handed over. */
   close(): Promise<void>;
 }

@@ -7,9 +7,12 @@ import type { Delivery, Transport, TransportSubscription } from '../contract/tra
 import { explainDatabaseError } from '../database/database-error.js';
 import { failureText } from '../failure/failure-text.js';
 import type { InboxStore, UndecodableDelivery } from '../inbox/inbox-store.js';
+import { settlesWithin } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
 import { OutageLog } from '../runtime/outage-log.js';
 import type { Instruments } from '../telemetry/instruments.js';
+
+const establishMs = 3_000;
 
 export interface ReceiverSettings {
   readonly service: string;
@@ -50,6 +53,8 @@ export class Receiver {
       { service, bindings, ordered: !parallel, maxBatch: batchSize, prefetch },
       (deliveries) => this.#receive(deliveries),
     );
+    // Whoever publishes right after start() should find the queue; a broker that is away is not waited for.
+    await settlesWithin(this.#subscription.established, establishMs);
   }
 
   async stop(): Promise<void> {

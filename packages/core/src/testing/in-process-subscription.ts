@@ -9,6 +9,8 @@ const nothing: readonly QueuedMessage[] = [];
 /** One consumer of a service's queue. Unattached while the broker is away; it lives on until `close`. */
 export class InProcessSubscription implements TransportSubscription, QueueConsumer {
   readonly request: SubscriptionRequest;
+  readonly established: Promise<void>;
+  #establish: () => void = () => undefined;
   readonly #handler: DeliveryHandler;
   readonly #logger: Logger;
   readonly #onClosed: (subscription: InProcessSubscription) => void;
@@ -28,6 +30,9 @@ export class InProcessSubscription implements TransportSubscription, QueueConsum
     onClosed: (subscription: InProcessSubscription) => void,
   ) {
     this.request = request;
+    this.established = new Promise((resolve) => {
+      this.#establish = resolve;
+    });
     this.#handler = handler;
     this.#logger = logger;
     this.#onClosed = onClosed;
@@ -37,6 +42,7 @@ export class InProcessSubscription implements TransportSubscription, QueueConsum
   attach(queue: ServiceQueue): void {
     queue.attach(this, this.request.ordered);
     this.#queue = queue;
+    this.#establish();
     this.wake();
   }
 
