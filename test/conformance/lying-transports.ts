@@ -185,7 +185,7 @@ export const lyingTransports: readonly LyingTransport[] = [
     caughtBy: ['after close nothing of it keeps the process alive'],
     make: () => ({
       publish: (honest, batch, signal) => {
-        setTimeout(() => undefined, 4_000);
+        setTimeout(() => undefined, 10_000);
         return honest(batch, signal);
       },
     }),
