@@ -1162,7 +1162,7 @@ $$;
   {
     kind: 'function',
     name: 'store_outbox_messages',
-    checksum: 'eccf9706c0f2c10ea86ab3e64708bf50cc0318f890f8f01d4be380e3e94105e9',
+    checksum: 'cad9647ccd3a01dc642b4d115dea31192b5d0d8aa1def13b7218a430d3dacc40',
     text: `-- Stores messages in the caller's transaction, in the order of the arrays, and wakes a sleeping publisher.
 -- All arrays have the same length; stream_ids and scheduled_for may hold nulls. A message id that is already there is
 -- left alone. Returns how many rows were stored.
@@ -1197,7 +1197,8 @@ $$;
 -- The way in for every language: select whizbang.store_outbox_messages('[{"messageType": …, "destination": …, "payload": …}]').
 -- Members: messageType, destination, payload (required); messageId (a UUIDv7 is made when it is missing), streamId (UUID),
 -- streamKey (the text that the stream id was made of), scheduledFor, headers (an object of strings), correlationId,
--- causationId, traceparent. One object may stand for an array of one.
+-- causationId, traceparent. One object may stand for an array of one. A payload keeps its text; one with \\u0000 or half a
+-- surrogate pair, which PostgreSQL refuses to take apart, can only be stored through the arrays above.
 create or replace function whizbang.store_outbox_messages(p_messages json) returns integer
 language plpgsql volatile
 as $$
@@ -1205,16 +1206,25 @@ declare
   v_messages json := case json_typeof(p_messages) when 'array' then p_messages else json_build_array(p_messages) end;
   v_problem text;
 begin
-  select format('message %s: %s', m.position, case
-           when json_typeof(m.value) <> 'object' then 'is not an object'
-           when coalesce(m.value ->> 'messageType', '') = '' then 'messageType is missing'
-           when coalesce(m.value ->> 'destination', '') = '' then 'destination is missing'
-           when m.value -> 'payload' is null then 'payload is missing' end)
-    into v_problem
-  from json_array_elements(v_messages) with ordinality as m (value, position)
-  where json_typeof(m.value) <> 'object' or coalesce(m.value ->> 'messageType', '') = ''
-     or coalesce(m.value ->> 'destination', '') = '' or m.value -> 'payload' is null
-  order by m.position limit 1;
+  select format('message %s: %s', p.position, p.problem) into v_problem
+  from (
+    select m.position, case
+             when json_typeof(m.value) is distinct from 'object' then 'is not an object'
+             when coalesce(m.value ->> 'messageType', '') = '' then 'messageType is missing'
+             when coalesce(m.value ->> 'destination', '') = '' then 'destination is missing'
+             when m.value -> 'payload' is null then 'payload is missing'
+             -- The stream's id orders the messages here, the key at the broker; UUIDv5 is not to be had in SQL.
+             when m.value ->> 'streamKey' is not null and m.value ->> 'streamId' is null
+               then 'streamKey is given without streamId'
+             when json_typeof(m.value -> 'headers') = 'object' then (
+               select 'headers must be an object of strings'
+               from json_each(m.value -> 'headers') h where json_typeof(h.value) <> 'string' limit 1)
+             when json_typeof(m.value -> 'headers') <> 'null' then 'headers must be an object of strings'
+           end as problem
+    from json_array_elements(v_messages) with ordinality as m (value, position)
+  ) p
+  where p.problem is not null
+  order by p.position limit 1;
   if v_problem is not null then
     raise exception 'store_outbox_messages: %', v_problem using errcode = 'invalid_parameter_value';
   end if;
