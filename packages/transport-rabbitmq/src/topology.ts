@@ -1,5 +1,5 @@
 import { MessageFailureReason, type SubscriptionRequest } from '@whizbang/core/transport';
-import type { Channel, ChannelModel } from 'amqplib';
+import type { Channel } from 'amqplib';
 import type { LiveConnection } from './connection.js';
 import { RabbitmqError, classify, replyCode } from './errors.js';
 import type { RabbitmqSettings } from './options.js';
@@ -8,11 +8,12 @@ import type { RabbitmqSettings } from './options.js';
  * Runs one declaration on a channel of its own: a refusal closes the channel it was made on, and must not take
  * messages with it.
  */
-async function onOwnChannel<T>(model: ChannelModel, work: (channel: Channel) => Promise<T>): Promise<T> {
-  const channel = await model.createChannel();
+async function onOwnChannel<T>(live: LiveConnection, work: (channel: Channel) => Promise<T>): Promise<T> {
+  const channel = await live.model.createChannel();
   channel.on('error', () => undefined);
   const result = await work(channel);
-  await channel.close();
+  // The client leaves the call unanswered when the connection ends in this moment.
+  await Promise.race([channel.close(), live.ended]);
   return result;
 }
 
@@ -32,9 +33,9 @@ export async function ensureExchange(
       },
     );
   }
-  const check = (): Promise<unknown> => onOwnChannel(live.model, (channel) => channel.checkExchange(exchange));
+  const check = (): Promise<unknown> => onOwnChannel(live, (channel) => channel.checkExchange(exchange));
   await createOrCheck(`exchange "${exchange}"`, settings.declare, check, () =>
-    onOwnChannel(live.model, (channel) => channel.assertExchange(exchange, 'topic', { durable: true })),
+    onOwnChannel(live, (channel) => channel.assertExchange(exchange, 'topic', { durable: true })),
   );
 }
 
@@ -48,7 +49,7 @@ export async function ensureSubscription(
   await ensureQueue(live, request, settings);
   if (!settings.declare) return;
   try {
-    await onOwnChannel(live.model, (channel) =>
+    await onOwnChannel(live, (channel) =>
       Promise.all(
         request.bindings.flatMap(({ destination, messageTypes }) =>
           messageTypes.map((type) => channel.bindQueue(request.service, destination, type)),
@@ -66,10 +67,10 @@ async function ensureQueue(
   settings: RabbitmqSettings,
 ): Promise<void> {
   const declare = (type: 'quorum' | 'classic') => (): Promise<unknown> =>
-    onOwnChannel(live.model, (channel) =>
+    onOwnChannel(live, (channel) =>
       channel.assertQueue(service, { durable: true, arguments: queueArguments(type, ordered) }),
     );
-  const check = (): Promise<unknown> => onOwnChannel(live.model, (channel) => channel.checkQueue(service));
+  const check = (): Promise<unknown> => onOwnChannel(live, (channel) => channel.checkQueue(service));
   const what = `queue "${service}"`;
   // Quorum queues came with 3.8.
   const wanted = settings.queueType ?? (versionAtLeast(live.serverVersion, 3, 8) ? 'quorum' : 'classic');
