@@ -13,6 +13,7 @@ import { ConfigurationError, StateError } from './errors/whizbang-error.js';
 import type { ResolvedOptions } from './options/whizbang-options.js';
 import { type Cause, writeMessage } from './outbox/message-writer.js';
 import { OutboxStore } from './outbox/outbox-store.js';
+import { settlesWithin } from './runtime/clock.js';
 import { InstanceIdentity } from './runtime/instance-identity.js';
 import { type Backlog, readBacklog } from './telemetry/backlog-gauges.js';
 import { Instruments, type WhizbangCounters } from './telemetry/instruments.js';
@@ -243,7 +244,8 @@ export class Whizbang implements AsyncDisposable {
     this.#state = 'stopping';
     const unfinished = (await this.#workers?.stop(this.#options.stopTimeoutMs)) ?? 0;
     await this.#transport.close();
-    await this.#database.close();
+    // A pool ends when its last client comes back; the one of a handler that ignores its signal is not waited for.
+    await settlesWithin(this.#database.close(), 1_000);
     this.#state = 'stopped';
     if (unfinished > 0) {
       this.#logger.warn(

@@ -11,9 +11,20 @@ export interface Database {
   close(): Promise<void>;
 }
 
+// A connection that is cut emits an error, and one that nobody listens to ends the process. pg-pool listens while a client
+// is idle; between its handing out a client and the promise of `connect()` being noticed, nobody does. What was under way
+// on the client rejects all the same.
+const ignoreError = (): void => undefined;
+
+function listenForErrors(client: pg.PoolClient): void {
+  if (!client.listeners('error').includes(ignoreError)) {
+    client.on('error', ignoreError);
+  }
+}
+
 /**
- * Opens a pool for a URL, or takes the user's pool, which is used and never closed. An `error` listener goes on both: an
- * idle connection that the server cuts must not end the process.
+ * Opens a pool for a URL, or takes the user's pool, which is used and never closed. Listeners for errors go on both: a
+ * connection that the server cuts must not end the process.
  */
 export function openDatabase(
   database: string | pg.Pool,
@@ -24,12 +35,14 @@ export function openDatabase(
   };
   if (typeof database !== 'string') {
     database.on('error', onError);
+    database.on('acquire', listenForErrors);
     return {
       pool: database,
       owned: false,
       size: database.options.max ?? 10,
       close: () => {
         database.off('error', onError);
+        database.off('acquire', listenForErrors);
         return Promise.resolve();
       },
     };
@@ -43,5 +56,6 @@ export function openDatabase(
     keepAlive: true,
   });
   pool.on('error', onError);
+  pool.on('acquire', listenForErrors);
   return { pool, owned: true, size: settings.maxConnections, close: () => pool.end() };
 }
