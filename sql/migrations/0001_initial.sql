@@ -3,7 +3,8 @@
 -- Two rules shape the indexes:
 --   1. A claim changes instance_id, lease_expiry and attempts. None of them may occur in an index, as key or as
 --      predicate, else the update is not HOT and a claim costs seven times the WAL (1,655 against 250 bytes a row).
---      fillfactor 50 leaves the room on the page that a HOT update needs.
+--      fillfactor 45 leaves the room on the page that a HOT update needs: the claimed version is 24 bytes longer than
+--      the stored one, so that with 50 every eighth of 2,000 narrow rows found its page full.
 --   2. What cannot be claimed must not be scanned: rows that wait for a time are in the due index only, rows that wait
 --      behind another row of their stream are in none of the two that claims read (see `blocked`).
 
@@ -34,7 +35,7 @@ create table whizbang.wh_outbox (
   created_at       timestamptz not null default now(),
   published_at     timestamptz,
   processed_at     timestamptz
-) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000,
+) with (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.5);
 
 comment on table whizbang.wh_outbox is 'Messages to publish, in the transaction that caused them. Deleted once the broker has confirmed them.';
@@ -78,7 +79,7 @@ create table whizbang.wh_inbox (
   body_bytes       integer not null default 0,
   received_at      timestamptz not null default now(),
   processed_at     timestamptz
-) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000,
+) with (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.5);
 
 comment on table whizbang.wh_inbox is 'Messages received and not yet handled. Deleted in the transaction of their handler.';

@@ -144,8 +144,8 @@ export class WorkTable {
     return this.#settle(options.on, `release_${this.name}`, holder, tries, []);
   }
 
-  async renew(holder: string, tries: readonly Try[], leaseSeconds = 60) {
-    return this.#settle(undefined, `renew_${this.name}_leases`, holder, tries, [leaseSeconds]);
+  async renew(holder: string, tries: readonly Try[], leaseSeconds = 60, on?: Connection) {
+    return this.#settle(on, `renew_${this.name}_leases`, holder, tries, [leaseSeconds]);
   }
 
   async unblockStranded(limit?: number): Promise<number> {
