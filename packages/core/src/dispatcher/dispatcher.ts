@@ -105,9 +105,11 @@ export class Dispatcher {
     }
     const stuck = [...this.#running.keys()].flatMap((unit) => unit.rows);
     // A handler that ignores its signal keeps its rows: they must not run elsewhere while it still does.
-    const ended = await settlesWithin(this.#loop ?? Promise.resolve(), 3_000);
+    if (stuck.length === 0) {
+      await settlesWithin(this.#loop ?? Promise.resolve(), 3_000);
+    }
     this.#leases.stop();
-    return stuck.length + (ended ? this.#owed.size : 0);
+    return stuck.length + this.#owed.size;
   }
 
   async #run(): Promise<void> {
@@ -316,10 +318,16 @@ export class Dispatcher {
 
   async #finish(): Promise<void> {
     this.#release(this.#lanes.clear());
+    // At once: what was not begun must not wait for a handler that ignores its signal.
+    await this.#settle();
     await Promise.all([...this.#running.values()].map((running) => running.ended));
+    await this.#settle();
+    await this.#settings.sleeper.close();
+  }
+
+  async #settle(): Promise<void> {
     if (this.#owed.size > 0) {
       await this.#exchange(0);
     }
-    await this.#settings.sleeper.close();
   }
 }
