@@ -1,5 +1,6 @@
+import { isTooDeep, maxJsonDepth } from './faithful-json.js';
 import type { MessageMetadata } from './message-metadata.js';
-import { isUuid, messageIdOf, streamIdOf } from './stream-id.js';
+import { isEmptyUuid, isUuid, messageIdOf, streamIdOf } from './stream-id.js';
 import type { Delivery } from './transport.js';
 
 /** The CloudEvents 1.0 context attributes of a message on its way out. */
@@ -37,6 +38,7 @@ export interface ReceivedMessage {
   readonly metadata: MessageMetadata;
 }
 
+const maxTypeLength = 500;
 const decoder = new TextDecoder('utf-8', { fatal: true });
 
 /**
@@ -53,14 +55,26 @@ export function readDelivery(delivery: Delivery): ReceivedMessage {
   if (!type) {
     throw new Error('the attribute type is missing');
   }
+  // What the inbox cannot hold would keep its batch, and with it the queue, from ever being stored.
+  if (type.length > maxTypeLength || type.includes('\0') || !type.isWellFormed()) {
+    throw new Error(
+      `the attribute type has more than ${maxTypeLength} characters, a NUL character or half a surrogate pair`,
+    );
+  }
   const contentType = attributes['datacontenttype'];
   if (contentType !== undefined && !/^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(contentType)) {
     throw new Error(`the body is ${contentType.slice(0, 100)}, not JSON`);
   }
   const eventData = decoder.decode(delivery.body);
   JSON.parse(eventData);
+  if (isTooDeep(eventData)) {
+    throw new Error(`the body is nested more than ${maxJsonDepth} levels deep`);
+  }
   const source = attributes['source'];
   const streamKey = attributes['partitionkey'];
+  if (streamKey !== undefined && isEmptyUuid(streamKey)) {
+    throw new Error('EmptyStreamId: the attribute partitionkey is the all-zero UUID');
+  }
   const metadata: Record<string, unknown> = {
     streamKey,
     headers: Object.keys(delivery.headers).length > 0 ? delivery.headers : undefined,

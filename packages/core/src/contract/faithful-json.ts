@@ -72,3 +72,46 @@ function checkObject(value: object, path: string, above: Set<object>, depth: num
     }
   }
 }
+
+/** Whether a JSON text is nested deeper than {@link maxJsonDepth}; it must have been parsed before. */
+export function isTooDeep(json: string): boolean {
+  // Most bodies are shorter than such a nest could be.
+  if (json.length <= 2 * maxJsonDepth) {
+    return false;
+  }
+  let depth = 0;
+  for (let index = 0; index < json.length; index += 1) {
+    switch (json.charCodeAt(index)) {
+      case 0x22: // "
+        index = endOfString(json, index);
+        break;
+      case 0x5b: // [
+      case 0x7b: // {
+        depth += 1;
+        if (depth > maxJsonDepth) {
+          return true;
+        }
+        break;
+      case 0x5d: // ]
+      case 0x7d: // }
+        depth -= 1;
+        break;
+    }
+  }
+  return false;
+}
+
+/** The index of the quote that ends the string which begins at `start`. */
+function endOfString(json: string, start: number): number {
+  let end = json.indexOf('"', start + 1);
+  for (; end !== -1; end = json.indexOf('"', end + 1)) {
+    let backslashes = 0;
+    while (json[end - 1 - backslashes] === '\\') {
+      backslashes += 1;
+    }
+    if (backslashes % 2 === 0) {
+      return end;
+    }
+  }
+  return json.length;
+}

@@ -1,9 +1,12 @@
 /**
- * Replaces the secret parts of connection strings found anywhere in a text: the password of a URL's authority,
- * `password=`-like parameters, and `SharedAccessKey=` of Service Bus strings.
+ * Replaces the secret parts of connection strings found anywhere in a text: the password of a URL's authority (also one that
+ * should have been percent-encoded), `password=`-like parameters, quoted or not, and `SharedAccessKey=` of Service Bus strings.
  */
 export function maskSecrets(text: string): string {
   return text
-    .replaceAll(/([a-z][a-z0-9+.-]*:\/\/[^\s:/?#@]*):[^\s/?#]*@/gi, '$1:***@')
-    .replaceAll(/\b(SharedAccessKey|SharedAccessSignature|password|passwd|pwd|secret|token)=([^\s;&"']+)/gi, '$1=***');
+    .replaceAll(/([a-z][a-z0-9+.-]*:\/\/[^\s:/?#@]*):[^\s?#]*@/gi, '$1:***@')
+    .replaceAll(
+      /\b(SharedAccessKey|SharedAccessSignature|password|passwd|pwd|secret|token)(\s*=\s*)("[^"]*"|'[^']*'|[^\s;&"']+)/gi,
+      '$1$2***',
+    );
 }

@@ -5,6 +5,7 @@ import type { MessageDefinition } from '../contract/message-definition.js';
 import type { MessageMetadata } from '../contract/message-metadata.js';
 import { isEmptyUuid, isUuid, streamIdOf } from '../contract/stream-id.js';
 import { MessageRefusedError } from '../errors/whizbang-error.js';
+import { timestamp } from '../runtime/clock.js';
 import { activeTraceContext } from '../telemetry/trace-context.js';
 import type { NewOutboxMessage } from './outbox-store.js';
 
@@ -47,7 +48,7 @@ export async function writeMessage(
     correlationId: options.correlationId ?? cause?.correlationId ?? messageId,
     ...(cause === undefined ? {} : { causationId: cause.messageId }),
     ...activeTraceContext(),
-    time: new Date().toISOString(),
+    time: timestamp(),
   };
   return {
     messageId,

@@ -4,7 +4,7 @@ import type { Transport } from '../contract/transport.js';
 import { type ClaimResult, type ClaimedMessage, type Settlements, nothingToSettle } from '../contract/work.js';
 import { explainDatabaseError } from '../database/database-error.js';
 import type { OutboxStore } from '../outbox/outbox-store.js';
-import { monotonicMs, pause, settlesWithin } from '../runtime/clock.js';
+import { after, monotonicMs, pause, settlesWithin } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
 import { LeaseKeeper } from '../runtime/lease-keeper.js';
 import { OutageLog } from '../runtime/outage-log.js';
@@ -76,12 +76,12 @@ export class Publisher {
    * @returns rows that could not be settled; their leases run out by themselves
    */
   async stop(deadlineMs: number): Promise<number> {
-    const softStop = setTimeout(() => this.#work.abort(), deadlineMs);
+    const softStop = after(deadlineMs, () => this.#work.abort());
     this.#intake.abort();
     this.#settings.sleeper.ring();
     // The transport answers within its confirm timeout; what is later than that is not waited for.
     const ended = await settlesWithin(this.#running ?? Promise.resolve(), deadlineMs + 2_000);
-    clearTimeout(softStop);
+    softStop.cancel();
     this.#leases.stop();
     return ended ? this.#owed.size : this.#leases.held;
   }

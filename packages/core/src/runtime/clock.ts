@@ -3,6 +3,17 @@ export function monotonicMs(): number {
   return performance.now();
 }
 
+/** The time of day as RFC 3339, for what people and other systems read; leases and schedules go by the database's clock. */
+export function timestamp(): string {
+  return new Date().toISOString();
+}
+
+/** Calls `work` after `ms` milliseconds, unless it is cancelled before. */
+export function after(ms: number, work: () => void): { cancel(): void } {
+  const timer = setTimeout(work, Math.min(Math.max(ms, 0), 2_147_483_647));
+  return { cancel: () => clearTimeout(timer) };
+}
+
 /** Resolves after `ms` milliseconds, or at once when `signal` aborts; never rejects. */
 export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted === true) {
