@@ -1,0 +1,66 @@
+import { type Whizbang, createWhizbang, migrate } from '@whizbang/core';
+import { startPostgres, startRabbitmq, waitFor } from '@whizbang/test/fixtures';
+import pg from 'pg';
+
+/**
+ * A Postgres with its default durability, a broker where one is wanted, and what was opened on them, all ended with the
+ * bench.
+ */
+export class BenchServices implements AsyncDisposable {
+  readonly #toClose: (() => Promise<unknown>)[] = [];
+  #postgresUrl = '';
+  #createDatabase: (() => Promise<string>) | undefined;
+
+  /** For what else has to be closed; the last comes first. */
+  atEnd(close: () => Promise<unknown>): void {
+    this.#toClose.push(close);
+  }
+
+  /** A migrated database of its own. */
+  async database(): Promise<string> {
+    if (this.#createDatabase === undefined) {
+      const postgres = await startPostgres({ private: true });
+      this.atEnd(() => postgres.stop());
+      this.#postgresUrl = postgres.url;
+      this.#createDatabase = async () => (await postgres.createDatabase()).url;
+    }
+    const url = await this.#createDatabase();
+    await migrate({ database: url });
+    return url;
+  }
+
+  get postgresUrl(): string {
+    return this.#postgresUrl;
+  }
+
+  async broker(): Promise<string> {
+    const rabbitmq = await startRabbitmq({ private: true });
+    this.atEnd(() => rabbitmq.stop());
+    return rabbitmq.url;
+  }
+
+  pool(connectionString: string, max: number): pg.Pool {
+    const pool = new pg.Pool({ connectionString, max });
+    pool.on('error', () => undefined);
+    this.atEnd(() => pool.end());
+    return pool;
+  }
+
+  async service(options: Parameters<typeof createWhizbang>[0]): Promise<Whizbang> {
+    const whizbang = await createWhizbang(options);
+    this.atEnd(() => whizbang.stop());
+    return whizbang;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const close of this.#toClose.splice(0).toReversed()) await close();
+  }
+}
+
+/** So many workers sleep in a database: the system is idle. */
+export async function untilAsleep(pool: pg.Pool, workers: number): Promise<void> {
+  await waitFor(async () => (await pool.query('select from whizbang.wh_doorbells')).rowCount === workers, {
+    message: `${workers} workers asleep`,
+    timeoutMs: 60_000,
+  });
+}

@@ -1,0 +1,21 @@
+import { expect, test } from 'vitest';
+
+import { StreamTraffic } from './stream-traffic.js';
+
+const messages = Number(process.env['WHIZBANG_SCENARIO_MESSAGES'] ?? 5000);
+const timeoutMs = 60_000 + messages * 6;
+
+test(
+  `${messages} messages over 1,000 streams: each once, in order, and nothing that was rolled back`,
+  async () => {
+    const traffic = await StreamTraffic.start({ messages });
+    const { committed, rolledBack } = await traffic.produced();
+    expect(committed).toBe(messages);
+    expect(rolledBack).toBeGreaterThan(0);
+
+    await traffic.settled(timeoutMs);
+    expect(await traffic.handled()).toEqual({ handled: messages, twice: 0, outOfOrder: 0, rolledBack: 0 });
+    expect(await traffic.brokerReport()).toEqual({ messages, duplicates: 0, outOfOrder: 0, rolledBack: 0 });
+  },
+  timeoutMs + 60_000,
+);

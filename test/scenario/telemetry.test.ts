@@ -1,0 +1,168 @@
+import { context, metrics, propagation, trace } from '@opentelemetry/api';
+import type { Context, TextMapGetter, TextMapPropagator, TextMapSetter } from '@opentelemetry/api';
+import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
+import {
+  type DataPoint,
+  type ResourceMetrics,
+  AggregationTemporality,
+  InMemoryMetricExporter,
+  MeterProvider,
+  PeriodicExportingMetricReader,
+} from '@opentelemetry/sdk-metrics';
+import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base';
+import { type MessageContext, type Whizbang, defineMessage } from '@whizbang/core';
+import type pg from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+
+import { waitFor } from '../fixtures/index.js';
+import { OrderChanged } from './orders.js';
+import { inTransaction, migratedDatabase, testService } from './test-service.js';
+
+const Followed = defineMessage('orders.followed', {
+  schema: z.object({ order: z.string() }),
+  destination: 'orders',
+});
+
+/** W3C trace context, as far as this test needs it: the SDK's own propagator is in a package that nobody else wants here. */
+class TraceParent implements TextMapPropagator {
+  inject(active: Context, carrier: unknown, setter: TextMapSetter): void {
+    const span = trace.getSpanContext(active);
+    if (span === undefined) return;
+    setter.set(carrier, 'traceparent', `00-${span.traceId}-${span.spanId}-0${span.traceFlags}`);
+    setter.set(carrier, 'tracestate', 'vendor=value');
+  }
+
+  extract(active: Context, carrier: unknown, getter: TextMapGetter): Context {
+    const [, traceId, spanId, flags] = String(getter.get(carrier, 'traceparent')).split('-');
+    if (traceId === undefined || spanId === undefined) return active;
+    return trace.setSpanContext(active, { traceId, spanId, traceFlags: Number(flags), isRemote: true });
+  }
+
+  fields(): string[] {
+    return ['traceparent', 'tracestate'];
+  }
+}
+
+const spans = new InMemorySpanExporter();
+const tracers = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(spans)] });
+const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
+const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 3_600_000 });
+const meters = new MeterProvider({ readers: [reader] });
+
+let pool: pg.Pool;
+let whizbang: Whizbang;
+const handled: { type: string; context: MessageContext }[] = [];
+
+beforeAll(async () => {
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+  propagation.setGlobalPropagator(new TraceParent());
+  trace.setGlobalTracerProvider(tracers);
+  metrics.setGlobalMeterProvider(meters);
+  const database = await migratedDatabase();
+  pool = database.pool;
+  whizbang = await testService({ database: database.url });
+  whizbang.handle(OrderChanged, async ({ order }, message) => {
+    handled.push({ type: 'changed', context: message });
+    if (order === 'fails') throw new Error('as ordered');
+    await message.publish(Followed, { order });
+  });
+  whizbang.handle(Followed, (_payload, message) => void handled.push({ type: 'followed', context: message }));
+  await whizbang.start();
+});
+
+afterAll(async () => {
+  await meters.shutdown();
+  await tracers.shutdown();
+});
+
+test('correlation, causation and trace travel from the transaction to what the handler publishes', async () => {
+  const { messageId, traceId } = await trace.getTracer('test').startActiveSpan('the request', async (span) => {
+    const published = await inTransaction(pool, (tx) =>
+      whizbang.publish(
+        tx,
+        OrderChanged,
+        { order: 'a', number: 1 },
+        { correlationId: 'conversation-1', headers: { tenant: 'x' } },
+      ),
+    );
+    span.end();
+    return { ...published, traceId: span.spanContext().traceId };
+  });
+  const followed = await waitFor(() => handled.find(({ type }) => type === 'followed'), {
+    message: 'the second message',
+  });
+  const changed = handled.find(({ type }) => type === 'changed');
+  expect(changed?.context).toMatchObject({
+    messageId,
+    correlationId: 'conversation-1',
+    causationId: null,
+    source: '/shipping',
+    streamKey: 'a',
+    headers: { tenant: 'x' },
+    attempt: 1,
+  });
+  expect(followed.context).toMatchObject({
+    correlationId: 'conversation-1',
+    causationId: messageId,
+    streamKey: null,
+    headers: {},
+  });
+
+  const finished = await waitFor(() => (spans.getFinishedSpans().length >= 3 ? spans.getFinishedSpans() : undefined), {
+    message: 'three spans',
+  });
+  expect(new Set(finished.map((span) => span.spanContext().traceId))).toEqual(new Set([traceId]));
+  const [request, first, second] = finished;
+  expect(first?.name).toBe('process orders.order-changed');
+  expect(first?.parentSpanContext?.spanId).toBe(request?.spanContext().spanId);
+  expect(second?.name).toBe('process orders.followed');
+  expect(second?.parentSpanContext?.spanId).toBe(first?.spanContext().spanId);
+});
+
+test('a conversation without a name takes the id of its first message', async () => {
+  handled.length = 0;
+  const { messageId } = await whizbang.publishNow(OrderChanged, { order: 'b', number: 1 });
+  const followed = await waitFor(() => handled.find(({ type }) => type === 'followed'), {
+    message: 'the second message',
+  });
+  expect(followed.context).toMatchObject({ correlationId: messageId, causationId: messageId });
+});
+
+test('counters, durations and backlog are there, and no id is an attribute', async () => {
+  const { messageId } = await whizbang.publishNow(OrderChanged, { order: 'fails', number: 1 });
+  await waitFor(() => whizbang.counters.handleFailed === 1, { message: 'the failure' });
+  await reader.forceFlush();
+  const points = pointsOf(exporter.getMetrics().at(-1));
+  const value = (name: string, attributes: Record<string, string> = {}) =>
+    (points.get(name) ?? [])
+      .filter((point) => Object.entries(attributes).every(([key, wanted]) => point.attributes[key] === wanted))
+      .reduce((sum, point) => sum + (typeof point.value === 'number' ? point.value : point.value.count), 0);
+
+  const changed = { message_type: OrderChanged.type };
+  expect(value('whizbang.outbox.stored', changed)).toBe(3);
+  expect(value('whizbang.outbox.published', changed)).toBe(3);
+  expect(value('whizbang.inbox.received', changed)).toBe(3);
+  expect(value('whizbang.inbox.handled', changed)).toBe(2);
+  expect(value('whizbang.inbox.handled', { message_type: Followed.type })).toBe(2);
+  expect(value('whizbang.inbox.failed', { ...changed, reason: 'Unknown' })).toBe(1);
+  expect(value('whizbang.inbox.handle.duration')).toBe(5);
+  expect(value('whizbang.outbox.publish.duration')).toBeGreaterThan(0);
+  expect(points.get('whizbang.backlog.pending')?.map(({ attributes }) => attributes['category'])).toEqual([
+    'outbox',
+    'inbox',
+  ]);
+  expect(points.get('whizbang.backlog.oldest_age')).toHaveLength(2);
+
+  const attributes = JSON.stringify([...points.values()].flat().map((point) => point.attributes));
+  expect(attributes).not.toContain(messageId);
+  expect(attributes).not.toMatch(/[0-9a-f]{8}-[0-9a-f]{4}/);
+  expect(attributes).not.toContain('fails');
+});
+
+type Point = DataPoint<number | { count: number }>;
+
+function pointsOf(collected: ResourceMetrics | undefined): Map<string, Point[]> {
+  const all = collected?.scopeMetrics.flatMap(({ metrics: ours }) => ours) ?? [];
+  return new Map(all.map(({ descriptor, dataPoints }) => [descriptor.name, dataPoints as Point[]]));
+}

@@ -1,0 +1,106 @@
+import { setTimeout as delay } from 'node:timers/promises';
+
+import { createTransport } from '@whizbang/transport-rabbitmq';
+import type pg from 'pg';
+import { beforeAll, expect, test } from 'vitest';
+
+import { waitFor } from '../fixtures/index.js';
+import { type TestBroker, testBroker } from '../fixtures/test-services.js';
+import { queueConsumed } from './broker-witness.js';
+import { OrderChanged } from './orders.js';
+import { KeptLog, inTransaction, migratedDatabase, testService } from './test-service.js';
+
+// What is not woken sleeps longer than any test.
+const wakeups = { safetyPollMs: 600_000 };
+const rounds = Number(process.env['WHIZBANG_SCENARIO_ROUNDS'] ?? 300);
+
+let broker: TestBroker;
+
+beforeAll(async () => {
+  broker = await testBroker();
+});
+
+test(
+  `no wake-up is lost around the moment of falling asleep, in ${rounds} rounds`,
+  async () => {
+    const { url, pool } = await migratedDatabase();
+    let heard: ((number: number) => void) | undefined;
+    const whizbang = await testService({ database: url, wakeups });
+    whizbang.handle(OrderChanged, ({ number }) => heard?.(number));
+    await whizbang.start();
+    for (let round = 0; round < rounds; round += 1) {
+      const handled = new Promise<number>((resolve) => (heard = resolve));
+      // Workers look again after 2, 5 and 10 ms, arm, and look until old writers have ended: all of it lies within this.
+      const before = Math.random() * 25;
+      const open = Math.random() * 25;
+      await inTransaction(pool, async (tx) => {
+        await delay(before);
+        await whizbang.publish(tx, OrderChanged, { order: `order-${round % 7}`, number: round });
+        await delay(open);
+      });
+      const late = delay(2000, 'late', { ref: false });
+      expect(await Promise.race([handled, late]), `round ${round}: ${before} ms, then open for ${open} ms`).toBe(round);
+    }
+  },
+  60_000 + rounds * 500,
+);
+
+test('without its listening connection it polls, and listens again', async () => {
+  const { url, pool } = await migratedDatabase();
+  const log = new KeptLog();
+  const numbers: number[] = [];
+  const whizbang = await testService({ database: url, wakeups, logger: log });
+  whizbang.handle(OrderChanged, ({ number }) => void numbers.push(number));
+  await whizbang.start();
+  await asleep(pool, 2);
+
+  const listeners = `select pg_terminate_backend(pid) from pg_stat_activity
+    where application_name = 'whizbang-listener' and datname = current_database()`;
+  for (const round of [1, 2, 3]) {
+    expect((await pool.query(listeners)).rowCount).toBe(1);
+    await whizbang.publishNow(OrderChanged, { order: 'a', number: round });
+    await waitFor(() => numbers.at(-1) === round, { message: `message ${round}`, timeoutMs: 5000 });
+    await waitFor(() => log.about(/Notifications arrive again/).length === round, { message: 'listening again' });
+    await asleep(pool, 2);
+  }
+  expect(log.about(/Notifications do not arrive/)).toHaveLength(3);
+  await whizbang.publishNow(OrderChanged, { order: 'a', number: 4 });
+  await waitFor(() => numbers.at(-1) === 4, { message: 'a message by notification', timeoutMs: 5000 });
+});
+
+test('of two sleeping publishers, both wake for more than one can carry', async () => {
+  const { url, pool } = await migratedDatabase();
+  const consumer = await testService({
+    database: url,
+    broker: createTransport(broker.url),
+    publisher: { enabled: false },
+  });
+  consumer.handleBatch(OrderChanged, () => undefined);
+  await consumer.start();
+  await queueConsumed(broker.url, 'shipping');
+  const publisher = () =>
+    testService({
+      service: 'orders',
+      database: url,
+      broker: createTransport(broker.url),
+      publisher: { batchSize: 10 },
+      wakeups,
+    });
+  const publishers = [await publisher(), await publisher()];
+  await Promise.all(publishers.map((one) => one.start()));
+  await asleep(pool, 3);
+
+  const orders = Array.from({ length: 2000 }, (_, index) => ({ order: `order-${index}`, number: 1 }));
+  await inTransaction(pool, (tx) => consumer.publishMany(tx, OrderChanged, orders));
+  await waitFor(() => consumer.counters.handled === 2000, { message: 'all to be handled', timeoutMs: 30_000 });
+  expect(publishers.map((one) => one.counters.published).reduce((a, b) => a + b)).toBe(2000);
+  for (const one of publishers) expect(one.counters.published).toBeGreaterThan(0);
+});
+
+/** So many workers are armed: the publishers and dispatchers that have nothing to do. */
+async function asleep(pool: pg.Pool, workers: number): Promise<void> {
+  await waitFor(async () => (await pool.query('select from whizbang.wh_doorbells')).rowCount === workers, {
+    message: `${workers} workers asleep`,
+    timeoutMs: 20_000,
+  });
+}
