@@ -21,6 +21,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
   readonly #destinations = new Map<string, Destination>();
   readonly #streams = new StreamOrder();
   readonly #calls = new Map<PublishCall, Promise<PublishOutcome[]>>();
+  readonly #signals = new Map<AbortSignal, { calls: number; readonly onAbort: () => void }>();
   #live: LiveConnection | undefined;
   #blocked = false;
   #closed = false;
@@ -89,14 +90,13 @@ export class Publisher implements ConnectionListener, PublishDesk {
   publish(batch: readonly OutgoingMessage[], signal: AbortSignal): Promise<PublishOutcome[]> {
     if (!this.ready || signal.aborted || batch.length === 0) return Promise.resolve(batch.map(() => notAttempted));
     const { promise, resolve } = withResolver<PublishOutcome[]>();
-    const onAbort = (): void => this.#release(call);
     const call = new PublishCall(batch.length, signal, (outcomes) => {
-      signal.removeEventListener('abort', onAbort);
       this.#calls.delete(call);
+      this.#forget(signal);
       resolve(outcomes);
     });
     this.#calls.set(call, promise);
-    signal.addEventListener('abort', onAbort);
+    this.#listen(signal);
     for (const [index, message] of batch.entries()) {
       const pending: PendingMessage = {
         message,
@@ -153,6 +153,29 @@ export class Publisher implements ConnectionListener, PublishDesk {
       this.#destinations.set(name, destination);
     }
     return destination;
+  }
+
+  /** One listener for all calls with one signal: Node warns of a leak at the eleventh. */
+  #listen(signal: AbortSignal): void {
+    const known = this.#signals.get(signal);
+    if (known !== undefined) {
+      known.calls += 1;
+      return;
+    }
+    const onAbort = (): void => {
+      for (const call of this.#calls.keys()) if (call.signal === signal) this.#release(call);
+    };
+    signal.addEventListener('abort', onAbort);
+    this.#signals.set(signal, { calls: 1, onAbort });
+  }
+
+  #forget(signal: AbortSignal): void {
+    const known = this.#signals.get(signal);
+    if (known === undefined) return;
+    known.calls -= 1;
+    if (known.calls > 0) return;
+    signal.removeEventListener('abort', known.onAbort);
+    this.#signals.delete(signal);
   }
 
   #releaseUnsent(): void {
