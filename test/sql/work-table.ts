@@ -8,12 +8,6 @@ import { testDatabase } from '../fixtures/test-services.js';
 /** What runs a statement: a pool, or a client that is inside a transaction. */
 export type Connection = pg.Pool | pg.ClientBase;
 
-export interface StoredRow {
-  readonly label: string;
-  /** Text between the streams' letters and their rows' numbers is free: `a1`, `a2`; `-` at the front: no stream. */
-  readonly body?: string;
-}
-
 export interface ClaimedRow {
   readonly messageId: string;
   readonly label: string;

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { defineMessage } from '../contract/message-definition.js';
-import { type WhizbangOptions, resolveOptions } from './whizbang-options.js';
+import { resolveOptions } from './whizbang-options.js';
 
 const least = { service: 'orders', database: 'postgres://db/orders', broker: 'memory:' };
 const problemsOf = (options: object): string[] => {
   try {
-    resolveOptions({ ...least, ...options } as WhizbangOptions);
+    resolveOptions({ ...least, ...options });
     return [];
   } catch (error) {
     const [title, ...problems] = (error as Error).message.split('\n- ');
