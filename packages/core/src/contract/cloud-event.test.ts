@@ -54,6 +54,11 @@ test('a stream without a key travels under its id', () => {
 });
 
 describe('an event of a foreign sender', () => {
+  test('may be nested deeper than what this library publishes', () => {
+    const body = '['.repeat(5_000) + ']'.repeat(5_000);
+    expect(readDelivery(delivery({ id: '1', type: 'a' }, body)).eventData).toBe(body);
+  });
+
   test('needs no more than id, type and JSON', () => {
     const read = readDelivery(delivery({ id: messageId, type: 'a' }, '\ufeff[1]'));
     expect(read).toMatchObject({ messageId, messageType: 'a', streamId: null, eventData: '[1]' });

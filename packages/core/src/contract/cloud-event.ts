@@ -1,4 +1,4 @@
-import { isTooDeep, maxJsonDepth } from './faithful-json.js';
+import { isDeeperThan } from './faithful-json.js';
 import type { MessageMetadata } from './message-metadata.js';
 import { isEmptyUuid, isUuid, messageIdOf, streamIdOf } from './stream-id.js';
 import type { Delivery } from './transport.js';
@@ -39,6 +39,8 @@ export interface ReceivedMessage {
 }
 
 const maxTypeLength = 500;
+// PostgreSQL 18 with its default stack takes 20,000 levels and not 50,000.
+const maxReceivedDepth = 5_000;
 const decoder = new TextDecoder('utf-8', { fatal: true });
 
 /**
@@ -67,8 +69,8 @@ export function readDelivery(delivery: Delivery): ReceivedMessage {
   }
   const eventData = decoder.decode(delivery.body);
   JSON.parse(eventData);
-  if (isTooDeep(eventData)) {
-    throw new Error(`the body is nested more than ${maxJsonDepth} levels deep`);
+  if (isDeeperThan(maxReceivedDepth, eventData)) {
+    throw new Error(`the body is nested more than ${maxReceivedDepth} levels deep`);
   }
   const source = attributes['source'];
   const streamKey = attributes['partitionkey'];

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { faithfulJson, isTooDeep, maxJsonDepth } from './faithful-json.js';
+import { faithfulJson, isDeeperThan, maxJsonDepth } from './faithful-json.js';
 
 const nest = (depth: number): unknown => {
   let value: unknown = [];
@@ -73,6 +73,6 @@ describe('of a text from elsewhere it is told whether it is nested too deep', ()
     ['brackets behind a text that ends in a backslash', `["\\\\",${'['.repeat(501)}${']'.repeat(501)}]`, true],
   ])('%s', (_, json, isDeep) => {
     expect(JSON.parse(json)).toBeDefined();
-    expect(isTooDeep(json)).toBe(isDeep);
+    expect(isDeeperThan(maxJsonDepth, json)).toBe(isDeep);
   });
 });

@@ -73,10 +73,10 @@ function checkObject(value: object, path: string, above: Set<object>, depth: num
   }
 }
 
-/** Whether a JSON text is nested deeper than {@link maxJsonDepth}; it must have been parsed before. */
-export function isTooDeep(json: string): boolean {
+/** Whether a JSON text, which must have been parsed before, is nested deeper than `maxDepth`. */
+export function isDeeperThan(maxDepth: number, json: string): boolean {
   // Most bodies are shorter than such a nest could be.
-  if (json.length <= 2 * maxJsonDepth) {
+  if (json.length <= 2 * maxDepth) {
     return false;
   }
   let depth = 0;
@@ -88,7 +88,7 @@ export function isTooDeep(json: string): boolean {
       case 0x5b: // [
       case 0x7b: // {
         depth += 1;
-        if (depth > maxJsonDepth) {
+        if (depth > maxDepth) {
           return true;
         }
         break;
