@@ -28,6 +28,8 @@ create table whizbang.wh_outbox (
   scheduled_for    timestamptz,
   -- Waits behind an earlier row of its stream that is not moving. Set lazily by claims, cleared when that row goes.
   blocked          boolean not null default false,
+  -- Failed under the policy `continue`: later rows of its stream may pass it while it waits.
+  passable         boolean not null default false,
   -- A stored flag instead of `attempts` itself keeps the sentinel's index out of the way of claims (rule 1).
   past_sentinel    boolean generated always as (attempts > 5) stored,
   body_bytes       integer not null default 0,
@@ -74,6 +76,7 @@ create table whizbang.wh_inbox (
   lease_expiry     timestamptz,
   scheduled_for    timestamptz,
   blocked          boolean not null default false,
+  passable         boolean not null default false,
   past_sentinel    boolean generated always as (attempts > 5) stored,
   body_bytes       integer not null default 0,
   received_at      timestamptz not null default now(),
@@ -114,7 +117,7 @@ create index idx_service_instances_heartbeat on whizbang.wh_service_instances (l
 
 -- Who sleeps. A row says: this instance has no work of this kind and wants to be woken. store_* looks here.
 create table whizbang.wh_doorbells (
-  channel     varchar(20) not null check (channel in ('outbox', 'inbox')),
+  channel     varchar(20) not null check (channel in ('outbox', 'inbox', 'deadletter')),
   instance_id uuid not null,
   armed_at    timestamptz not null,
   primary key (channel, instance_id)
@@ -143,10 +146,15 @@ create table whizbang.wh_dead_letters (
   last_failure_reason       integer,
   error_text                text,
   attempts_when_dlq         integer not null,
+  body_bytes                integer not null default 0,
+  -- Policy `park`: the rest of its stream follows it here, until it is recovered.
+  parks_stream              boolean not null default false,
   dead_lettered_at          timestamptz not null default now(),
   dead_lettered_by          uuid,
   recovery_status           integer not null default 0,
   recovery_attempts         integer not null default 0,
+  -- Tries beyond the budget, given by an operator's retry or a new generation.
+  granted_attempts          integer not null default 0,
   last_recovery_at          timestamptz,
   next_recovery_at          timestamptz,
   recovered_at              timestamptz,
@@ -161,9 +169,18 @@ create table whizbang.wh_dead_letters (
   check (envelope is not null or raw_body is not null)
 );
 comment on table whizbang.wh_dead_letters is 'Messages that were given up, with the reason and all that is needed to bring them back whole.';
-create index idx_dead_letters_due on whizbang.wh_dead_letters (dead_lettered_at)
+create index idx_dead_letters_due on whizbang.wh_dead_letters (dead_lettered_at, source_sequence)
   where recovered_at is null and recovery_status in (0, 1);
+create index idx_dead_letters_parking on whizbang.wh_dead_letters (stream_id) where parks_stream;
 create index idx_dead_letters_stream on whizbang.wh_dead_letters (stream_id, source_sequence);
+create index idx_dead_letters_source on whizbang.wh_dead_letters (source_id);
 create index idx_dead_letters_reason on whizbang.wh_dead_letters (failure_reason, recovery_status) where recovered_at is null;
 create index idx_dead_letters_fingerprint on whizbang.wh_dead_letters (error_fingerprint);
 create index idx_dead_letters_generation on whizbang.wh_dead_letters (generation);
+
+-- Work that one instance does for all of a service: who does it, and until when it may be taken for granted.
+create table whizbang.wh_duties (
+  duty         text primary key,
+  instance_id  uuid not null,
+  lease_expiry timestamptz not null
+);

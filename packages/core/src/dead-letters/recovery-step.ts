@@ -1,0 +1,29 @@
+import type { DeadLetterEntry, DeadLetterRecoveryPolicy, RecoveryPolicy } from '../contract/dead-letter.js';
+
+/** What is to be done with a dead letter now. */
+export type RecoveryDecision =
+  | { readonly kind: 'recover'; readonly policy: RecoveryPolicy }
+  | { readonly kind: 'hold'; readonly policy: RecoveryPolicy }
+  | { readonly kind: 'giveUp'; readonly policy: RecoveryPolicy }
+  | { readonly kind: 'wait'; readonly until: Date }
+  | { readonly kind: 'leave' };
+
+/**
+ * Asks the policy. The budget is the message's, over its whole life, plus what was granted to it; the cooldown comes before
+ * every recovery, the first included. A time that was set (by a schedule, a new generation or an operator) stands for
+ * the cooldown.
+ */
+export function decideRecovery(entry: DeadLetterEntry, policies: DeadLetterRecoveryPolicy, now: Date): RecoveryDecision {
+  if (!policies.shouldRecover(entry)) {
+    return { kind: 'leave' };
+  }
+  const policy = policies.getPolicy(entry);
+  if (!entry.recoverable) {
+    return { kind: 'hold', policy };
+  }
+  if (entry.recoveryAttempts >= policy.maxRecoveryAttempts + entry.grantedAttempts) {
+    return { kind: policy.holdForReviewAfterExhaustion ? 'hold' : 'giveUp', policy };
+  }
+  const due = entry.nextRecoveryAt ?? new Date(entry.deadLetteredAt.getTime() + policy.cooldownMs);
+  return due > now ? { kind: 'wait', until: due } : { kind: 'recover', policy };
+}

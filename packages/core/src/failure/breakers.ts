@@ -1,0 +1,102 @@
+import type { Logger } from '../contract/logger.js';
+import { type MessageFailureReason, failureReasonName } from '../contract/message-failure-reason.js';
+import type { ClosedKeys } from '../contract/work.js';
+import { monotonicMs } from '../runtime/clock.js';
+
+export interface BreakerOptions {
+  /** Failures in a row, of one reason, that open it. */
+  readonly failureThreshold: number;
+  /** First pause, doubled at every trial that fails. */
+  readonly initialCooldownMs: number;
+  readonly maxCooldownMs: number;
+}
+
+export interface BreakerState {
+  readonly key: string;
+  readonly reason: string;
+  /** Milliseconds until a message is let through to find out; 0 while that trial is due or under way. */
+  readonly retryInMs: number;
+}
+
+interface Breaker {
+  reason: MessageFailureReason;
+  failures: number;
+  cooldownMs: number;
+  /** When the next trial is due; `undefined` while closed. */
+  openUntil: number | undefined;
+}
+
+/**
+ * A breaker per destination, or per message type. After repeated failures of one kind its rows are put off instead of
+ * claimed, so that they spend no attempts, until a trial succeeds.
+ */
+export class Breakers {
+  readonly #breakers = new Map<string, Breaker>();
+  readonly #options: BreakerOptions;
+  readonly #logger: Logger;
+  readonly #what: string;
+
+  constructor(what: string, options: BreakerOptions, logger: Logger) {
+    this.#what = what;
+    this.#options = options;
+    this.#logger = logger;
+  }
+
+  succeeded(key: string): void {
+    const breaker = this.#breakers.get(key);
+    if (breaker?.openUntil !== undefined) {
+      this.#logger.info({ [this.#what]: key }, 'A breaker closed: it works again');
+    }
+    this.#breakers.delete(key);
+  }
+
+  failed(key: string, reason: MessageFailureReason): void {
+    const { failureThreshold, initialCooldownMs, maxCooldownMs } = this.#options;
+    let breaker = this.#breakers.get(key);
+    if (breaker === undefined || breaker.reason !== reason) {
+      breaker = { reason, failures: 0, cooldownMs: initialCooldownMs, openUntil: breaker?.openUntil };
+      this.#breakers.set(key, breaker);
+    }
+    breaker.failures += 1;
+    if (breaker.openUntil !== undefined && monotonicMs() < breaker.openUntil) {
+      return; // What was in hand when it opened says nothing new.
+    }
+    if (breaker.openUntil !== undefined || breaker.failures >= failureThreshold) {
+      const first = breaker.openUntil === undefined;
+      breaker.openUntil = monotonicMs() + breaker.cooldownMs;
+      breaker.cooldownMs = Math.min(breaker.cooldownMs * 2, maxCooldownMs);
+      if (first) {
+        this.#logger.warn(
+          { [this.#what]: key, reason: failureReasonName(reason), failures: breaker.failures },
+          'A breaker opened: the same failure again and again; its messages wait, and spend no attempts',
+        );
+      }
+    }
+  }
+
+  /** What claims are to put off, and for how long. */
+  closed(): ClosedKeys {
+    const keys: string[] = [];
+    const seconds: number[] = [];
+    const trials: boolean[] = [];
+    for (const [key, breaker] of this.#breakers) {
+      if (breaker.openUntil !== undefined) {
+        const waitMs = breaker.openUntil - monotonicMs();
+        keys.push(key);
+        // While a trial is out, the others wait for its end, about as long as a trial takes.
+        seconds.push(Math.max(waitMs, 1_000) / 1000);
+        trials.push(waitMs <= 0);
+      }
+    }
+    return { keys, seconds, trials };
+  }
+
+  /** The breakers that are open. */
+  states(): readonly BreakerState[] {
+    return [...this.#breakers].flatMap(([key, breaker]) =>
+      breaker.openUntil === undefined
+        ? []
+        : [{ key, reason: failureReasonName(breaker.reason), retryInMs: Math.max(0, Math.round(breaker.openUntil - monotonicMs())) }],
+    );
+  }
+}
