@@ -1,4 +1,11 @@
-import type { ClaimResult, ClaimedMessage, ClaimedTry, ClosedKeys, FailedTry, FailureSettings } from '../contract/work.js';
+import type {
+  ClaimResult,
+  ClaimedMessage,
+  ClaimedTry,
+  ClosedKeys,
+  FailedTry,
+  FailureSettings,
+} from '../contract/work.js';
 
 /** A row of `exchange_outbox_work` or `exchange_inbox_work`. */
 export interface ExchangeRow {

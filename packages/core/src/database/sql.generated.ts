@@ -937,6 +937,47 @@ $$;
   },
   {
     kind: 'function',
+    name: 'explain_message',
+    checksum: 'c3d1f3a828970641c0ffccdf830e4bcaafd3f866fdc4240733a0ffc0a5188465',
+    text: `-- Why a message has not gone on, from its row: its schedule, its lease, and the message of its stream it waits behind.
+create or replace function whizbang.explain_message(p_message_id uuid)
+returns table (
+  category text, attempts integer, error text, message_type text, destination text, processed boolean, parked boolean,
+  scheduled_at text, leased_by uuid, leased_until text, ahead uuid, failed_reason integer
+)
+language plpgsql stable
+as $$
+begin
+  return query
+  select 'outbox', o.attempts, o.error, o.message_type::text, o.destination::text, o.processed_at is not null,
+         o.scheduled_for is not distinct from 'infinity',
+         case when o.scheduled_for > clock_timestamp() and o.scheduled_for < 'infinity' then o.scheduled_for::text end,
+         case when o.lease_expiry >= clock_timestamp() then o.instance_id end,
+         case when o.lease_expiry >= clock_timestamp() then o.lease_expiry::text end,
+         (select e.message_id from whizbang.wh_outbox e
+          where e.stream_id = o.stream_id and e.sequence < o.sequence and e.processed_at is null
+            and (e.scheduled_for is null or (e.scheduled_for < 'infinity' and not e.passable))
+          order by e.sequence limit 1),
+         o.failure_reason
+  from whizbang.wh_outbox o where o.message_id = p_message_id;
+  return query
+  select 'inbox', o.attempts, o.error, o.message_type::text, o.destination::text, o.processed_at is not null,
+         o.scheduled_for is not distinct from 'infinity',
+         case when o.scheduled_for > clock_timestamp() and o.scheduled_for < 'infinity' then o.scheduled_for::text end,
+         case when o.lease_expiry >= clock_timestamp() then o.instance_id end,
+         case when o.lease_expiry >= clock_timestamp() then o.lease_expiry::text end,
+         (select e.message_id from whizbang.wh_inbox e
+          where e.stream_id = o.stream_id and e.sequence < o.sequence and e.processed_at is null
+            and (e.scheduled_for is null or (e.scheduled_for < 'infinity' and not e.passable))
+          order by e.sequence limit 1),
+         o.failure_reason
+  from whizbang.wh_inbox o where o.message_id = p_message_id;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
     name: 'fetch_dead_letters_due',
     checksum: '26b8a4876c00ef9c0b978ed6766f66ae43fa4ecf19f6d6d5edaf519632f1a38b',
     text: `-- Dead letters that the recovery worker may look at: pending, not held by an operator, and due or not yet scheduled.
@@ -1455,23 +1496,30 @@ $$;
   {
     kind: 'function',
     name: 'record_heartbeat',
-    checksum: '5ba3c76d2dc2b7675c9451d27c3c9bb3d17e9ff769eb615bb8ef51e67cc3640a',
+    checksum: 'b9d4e11c04b911c9d2026e31070af9ab895ee09cee77597d527250919efa95dc',
     text: `-- Registers an instance or renews its entry, forgets instances that have been silent for p_stale_seconds, and with them
--- the doorbells that they left armed.
+-- the doorbells that they left armed. Returns the forgotten ones (null for none); release_dead_instances() ends their leases.
 create or replace function whizbang.record_heartbeat(
   p_instance_id uuid, p_service_name text, p_host_name text, p_process_id integer, p_metadata json default null,
-  p_stale_seconds double precision default 120
-) returns void
+  p_stale_seconds double precision default 35
+) returns uuid[]
 language plpgsql volatile
 as $$
+declare
+  v_dead uuid[];
 begin
   insert into whizbang.wh_service_instances as i (instance_id, service_name, host_name, process_id, metadata)
   values (p_instance_id, p_service_name, p_host_name, p_process_id, p_metadata)
   on conflict (instance_id) do update set last_heartbeat_at = clock_timestamp(), metadata = coalesce(excluded.metadata, i.metadata);
-  delete from whizbang.wh_service_instances
-  where last_heartbeat_at < clock_timestamp() - p_stale_seconds * interval '1 second';
+  with dead as (
+    delete from whizbang.wh_service_instances
+    where last_heartbeat_at < clock_timestamp() - p_stale_seconds * interval '1 second'
+    returning instance_id
+  )
+  select array_agg(instance_id) into v_dead from dead;
   delete from whizbang.wh_doorbells d
   where not exists (select 1 from whizbang.wh_service_instances i where i.instance_id = d.instance_id);
+  return v_dead;
 end
 $$;
 `,
@@ -1837,6 +1885,105 @@ begin
   set recovery_status = 0, next_recovery_at = p_next
   where dead_letter_id = p_dead_letter_id and recovered_at is null and recovery_status in (0, 1);
   return found;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'service_status',
+    checksum: 'cb1e55b841071872125265ff13d48284a0105355c8110e37e3b15a680a52d5a7',
+    text: `-- How a service stands, in rows of category, name and value. Counts stop at 10,000 and read only the partial indexes, so
+-- that the answer takes as long whatever waits.
+create or replace function whizbang.service_status() returns table (category text, name text, value double precision)
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+begin
+  return query
+  select 'outbox', s.name, s.value::double precision
+  from (
+    select 'pending' as name, (select count(*) from (
+             select 1 from whizbang.wh_outbox o
+             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000) w) as value
+    union all
+    select 'oldest_age_ms', coalesce(extract(epoch from clock_timestamp() - (
+             select o.created_at from whizbang.wh_outbox o
+             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 1)) * 1000, 0)
+    union all
+    select 'leased', (select count(*) from (
+             select o.lease_expiry from whizbang.wh_outbox o
+             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000) w
+             where w.lease_expiry >= clock_timestamp())
+    union all
+    select 'scheduled', (select count(*) from (
+             select 1 from whizbang.wh_outbox o
+             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for < 'infinity'
+             order by o.scheduled_for, o.sequence limit 10000) w)
+    union all
+    select 'parked', (select count(*) from (
+             select 1 from whizbang.wh_outbox o
+             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
+             order by o.scheduled_for, o.sequence limit 10000) w)
+    union all
+    select 'blocked_streams', (
+      with recursive blocked_stream as (
+        (select b.stream_id, 1 as position from whizbang.wh_outbox b where b.blocked order by b.stream_id, b.sequence limit 1)
+        union all
+        select n.stream_id, s.position + 1
+        from blocked_stream s
+        cross join lateral (
+          select b.stream_id from whizbang.wh_outbox b where b.blocked and b.stream_id > s.stream_id
+          order by b.stream_id, b.sequence limit 1) n
+        where s.position < 10000
+      )
+      select count(*) from blocked_stream)
+  ) s;
+  return query
+  select 'inbox', s.name, s.value::double precision
+  from (
+    select 'pending' as name, (select count(*) from (
+             select 1 from whizbang.wh_inbox o
+             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000) w) as value
+    union all
+    select 'oldest_age_ms', coalesce(extract(epoch from clock_timestamp() - (
+             select o.received_at from whizbang.wh_inbox o
+             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 1)) * 1000, 0)
+    union all
+    select 'leased', (select count(*) from (
+             select o.lease_expiry from whizbang.wh_inbox o
+             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000) w
+             where w.lease_expiry >= clock_timestamp())
+    union all
+    select 'scheduled', (select count(*) from (
+             select 1 from whizbang.wh_inbox o
+             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for < 'infinity'
+             order by o.scheduled_for, o.sequence limit 10000) w)
+    union all
+    select 'parked', (select count(*) from (
+             select 1 from whizbang.wh_inbox o
+             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
+             order by o.scheduled_for, o.sequence limit 10000) w)
+    union all
+    select 'blocked_streams', (
+      with recursive blocked_stream as (
+        (select b.stream_id, 1 as position from whizbang.wh_inbox b where b.blocked order by b.stream_id, b.sequence limit 1)
+        union all
+        select n.stream_id, s.position + 1
+        from blocked_stream s
+        cross join lateral (
+          select b.stream_id from whizbang.wh_inbox b where b.blocked and b.stream_id > s.stream_id
+          order by b.stream_id, b.sequence limit 1) n
+        where s.position < 10000
+      )
+      select count(*) from blocked_stream)
+  ) s;
+  return query
+  select 'dead', d.failure_reason::text, count(*)::double precision
+  from whizbang.wh_dead_letters d where d.recovered_at is null group by d.failure_reason;
+  return query
+  select 'instances', 'alive', count(*)::double precision
+  from whizbang.wh_service_instances i where i.last_heartbeat_at > clock_timestamp() - interval '2 minutes';
 end
 $$;
 `,

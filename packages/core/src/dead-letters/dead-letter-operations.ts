@@ -187,7 +187,10 @@ export class DeadLetterOperations {
 
   async #ask(call: string, ...values: string[]): Promise<boolean> {
     const parameters = values.map((_, index) => `$${index + 1}`).join(', ');
-    const { rows } = await this.#pool.query<{ answer: boolean }>(`select ${this.#prefix}${call}(${parameters}) as answer`, values);
+    const { rows } = await this.#pool.query<{ answer: boolean }>(
+      `select ${this.#prefix}${call}(${parameters}) as answer`,
+      values,
+    );
     return rows[0]?.answer === true;
   }
 }

@@ -2,8 +2,8 @@ import type { DeadLetterEntry, DeadLetterRecoveryPolicy, RecoveryPolicy } from '
 import type { Logger } from '../contract/logger.js';
 import { failureReasonName } from '../contract/message-failure-reason.js';
 import { pause } from '../runtime/clock.js';
-import { WakeSignal } from '../runtime/wake-signal.js';
 import type { DeadLetterMetrics } from '../telemetry/dead-letter-metrics.js';
+import type { Sleeper } from '../wakeups/sleeper.js';
 import type { DeadLetterStore } from './dead-letter-store.js';
 import { decideRecovery } from './recovery-step.js';
 
@@ -18,14 +18,10 @@ export interface RecoveryWorkerSettings {
   readonly enableGenerationReplay: boolean;
   /** Whether this instance does the service's common work at the moment. */
   readonly elected: () => boolean;
-  /** Says that a ring is wanted, before the worker sleeps. */
-  readonly arm: () => Promise<void>;
+  readonly sleeper: Sleeper;
   /** The time by which cooldowns and schedules are judged; tests set their own. Default: the database's. */
   readonly now?: () => Date;
 }
-
-// A dead letter that is due a moment after a look is worth a short sleep, not a loop.
-const shortestSleepMs = 20;
 
 /**
  * The policy engine of `wh_dead_letters`. On the elected instance, at start, whenever a dead letter arrives or becomes due,
@@ -34,7 +30,6 @@ const shortestSleepMs = 20;
 export class DeadLetterRecoveryWorker {
   readonly #settings: RecoveryWorkerSettings;
   readonly #stop = new AbortController();
-  readonly #wake = new WakeSignal();
   #replayed = false;
   #running: Promise<void> | undefined;
 
@@ -48,30 +43,32 @@ export class DeadLetterRecoveryWorker {
 
   /** A dead letter has arrived, an operator asked for a scan, or this instance has been elected. */
   wake(): void {
-    this.#wake.ring();
+    this.#settings.sleeper.ring();
   }
 
   async stop(): Promise<void> {
     this.#stop.abort();
-    this.#wake.ring();
+    this.#settings.sleeper.ring();
     await this.#running;
   }
 
   /**
    * Looks once at everything that is due. Dead letters that are not due yet get their time.
    *
-   * @returns how many rows were looked at
+   * @returns how many rows it did something about
    */
   async scan(): Promise<number> {
     const { store, policy, metrics, scanBatchSize, now } = this.#settings;
     const { entries, now: at } = await store.due(scanBatchSize, now?.());
     metrics.count('totalScans', 1);
     const done = new Set<string>();
+    let acted = 0;
     for (const entry of entries) {
       if (done.has(entry.deadLetterId) || this.#stop.signal.aborted) {
         continue;
       }
       const decision = decideRecovery(entry, policy, at);
+      acted += decision.kind === 'leave' ? 0 : 1;
       switch (decision.kind) {
         case 'recover':
           for (const id of await this.#recover(entry, decision.policy, at)) {
@@ -91,32 +88,29 @@ export class DeadLetterRecoveryWorker {
           break;
       }
     }
-    return entries.length;
+    return acted;
   }
 
   async #run(): Promise<void> {
-    const { elected, logger, scanBatchSize } = this.#settings;
+    const { elected, logger, sleeper, store, scanIntervalMinutes } = this.#settings;
     while (!this.#stop.signal.aborted) {
-      let waitMs = this.#settings.scanIntervalMinutes * 60_000;
+      if (!elected()) {
+        await sleeper.waitForRing(scanIntervalMinutes * 60_000);
+        continue;
+      }
       try {
-        if (elected()) {
-          await this.#replayGeneration();
-          await this.#settings.arm();
-          const looked = await this.scan();
-          waitMs = looked >= scanBatchSize ? shortestSleepMs : await this.#untilNextDue(waitMs);
+        await this.#replayGeneration();
+        if ((await this.scan()) > 0) {
+          sleeper.foundWork();
+        } else {
+          await sleeper.sleep(await store.nextDueMs());
         }
       } catch (error) {
         logger.warn({ error: String(error) }, 'A look at the dead letters failed; it is repeated');
         await pause(5_000, this.#stop.signal);
-        waitMs = 0;
       }
-      await this.#wake.wait(waitMs);
     }
-  }
-
-  async #untilNextDue(scanIntervalMs: number): Promise<number> {
-    const dueMs = await this.#settings.store.nextDueMs();
-    return dueMs === null ? scanIntervalMs : Math.min(scanIntervalMs, Math.max(dueMs, shortestSleepMs));
+    await sleeper.close();
   }
 
   async #replayGeneration(): Promise<void> {
@@ -153,7 +147,10 @@ export class DeadLetterRecoveryWorker {
       }
       return recovered;
     } catch (error) {
-      logger.warn({ messageId: entry.sourceId, reason, error: String(error) }, 'A dead letter could not be brought back');
+      logger.warn(
+        { messageId: entry.sourceId, reason, error: String(error) },
+        'A dead letter could not be brought back',
+      );
       await store.schedule(entry.deadLetterId, new Date(at.getTime() + Math.max(policy.cooldownMs, 60_000)));
       return [];
     }

@@ -39,7 +39,8 @@ export interface WholeDeadLetterRow extends DeadLetterRow {
 }
 
 // Times come as milliseconds: the driver would turn `infinity` into something that is no date.
-const milliseconds = (column: string) => `(extract(epoch from nullif(d.${column}, 'infinity')) * 1000)::double precision`;
+const milliseconds = (column: string) =>
+  `(extract(epoch from nullif(d.${column}, 'infinity')) * 1000)::double precision`;
 
 /** The columns of {@link DeadLetterRow}, from a table called `d`. */
 export const deadLetterColumns = `d.dead_letter_id, d.source_table, d.source_id, d.stream_id, d.message_type, d.destination,

@@ -3,6 +3,8 @@ import type { DeadLetterEntry } from '../contract/dead-letter.js';
 import type { SchemaName } from '../database/schema-name.js';
 import { type DeadLetterRow, deadLetterColumns, toEntry } from './dead-letter-row.js';
 
+const streamBatch = 1_000;
+
 /** The SQL of recovery. */
 export class DeadLetterStore {
   readonly #pool: pg.Pool;
@@ -38,13 +40,19 @@ export class DeadLetterStore {
     return this.#ask('recover_dead_letter($1)', [deadLetterId]);
   }
 
-  /** Brings the dead letters of a stream back together; returns those that came. */
+  /** Brings the dead letters of a stream back together, a thousand in a transaction; returns those that came. */
   async recoverStream(sourceTable: string, streamId: string): Promise<readonly string[]> {
-    const { rows } = await this.#pool.query<{ id: string }>(
-      `select recovered as id from ${this.#prefix}recover_dead_letter_stream($1, $2) as recovered`,
-      [sourceTable, streamId],
-    );
-    return rows.map((row) => row.id);
+    const recovered: string[] = [];
+    for (;;) {
+      const { rows } = await this.#pool.query<{ id: string }>(
+        `select recovered as id from ${this.#prefix}recover_dead_letter_stream($1, $2, $3) as recovered`,
+        [sourceTable, streamId, streamBatch],
+      );
+      recovered.push(...rows.map((row) => row.id));
+      if (rows.length < streamBatch) {
+        return recovered;
+      }
+    }
   }
 
   async hold(deadLetterId: string): Promise<boolean> {

@@ -64,6 +64,9 @@ export class DefaultDeadLetterRecoveryPolicy implements DeadLetterRecoveryPolicy
   }
 
   shouldRecover(entry: DeadLetterEntry): boolean {
-    return entry.recoveryStatus === DeadLetterRecoveryStatus.Pending || entry.recoveryStatus === DeadLetterRecoveryStatus.Recovering;
+    return (
+      entry.recoveryStatus === DeadLetterRecoveryStatus.Pending ||
+      entry.recoveryStatus === DeadLetterRecoveryStatus.Recovering
+    );
   }
 }

@@ -13,7 +13,11 @@ export type RecoveryDecision =
  * every recovery, the first included. A time that was set (by a schedule, a new generation or an operator) stands for
  * the cooldown.
  */
-export function decideRecovery(entry: DeadLetterEntry, policies: DeadLetterRecoveryPolicy, now: Date): RecoveryDecision {
+export function decideRecovery(
+  entry: DeadLetterEntry,
+  policies: DeadLetterRecoveryPolicy,
+  now: Date,
+): RecoveryDecision {
   if (!policies.shouldRecover(entry)) {
     return { kind: 'leave' };
   }

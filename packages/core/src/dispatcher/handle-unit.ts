@@ -25,7 +25,13 @@ export type UnitOutcome =
   | { readonly kind: 'lost' }
   /** The database was away: no try of the message. */
   | { readonly kind: 'outage'; readonly error: unknown }
-  | { readonly kind: 'failed'; readonly error: unknown; readonly reason: MessageFailureReason };
+  | {
+      readonly kind: 'failed';
+      readonly error: unknown;
+      readonly reason: MessageFailureReason;
+      /** False: the same message cannot succeed. */
+      readonly retryable: boolean;
+    };
 
 interface HandleSettings {
   readonly pool: pg.Pool;
@@ -63,7 +69,7 @@ export async function handleUnit(
     return outcome;
   } catch (error) {
     return lost === undefined
-      ? { kind: 'failed', error, reason: MessageFailureReason.Unknown }
+      ? { kind: 'failed', error, reason: MessageFailureReason.Unknown, retryable: true }
       : { kind: 'outage', error };
   } finally {
     client.off('error', onLost);
@@ -85,7 +91,7 @@ async function runInTransaction(
   for (const row of unit.rows) {
     const read = await readPayload(row, handler.definition);
     if ('problem' in read) {
-      return { kind: 'failed', error: new Error(read.problem), reason: read.reason };
+      return { kind: 'failed', error: new Error(read.problem), reason: read.reason, retryable: false };
     }
     messages.push({ payload: read.payload, context: contextOf(row, tx, settings.publish, signal) });
   }
@@ -97,7 +103,7 @@ async function runInTransaction(
     await (first === undefined ? run() : inHandlerSpan({ ...first, metadata: metadataOf(first) }, first.attempts, run));
     signal.throwIfAborted();
   } catch (error) {
-    return { kind: 'failed', error, reason: MessageFailureReason.Unknown };
+    return { kind: 'failed', error, reason: MessageFailureReason.Unknown, retryable: true };
   }
   for (const holder of new Set(unit.rows.map((row) => row.holder))) {
     const rows = unit.rows.filter((row) => row.holder === holder);

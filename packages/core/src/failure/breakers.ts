@@ -1,9 +1,10 @@
 import type { Logger } from '../contract/logger.js';
-import { type MessageFailureReason, failureReasonName } from '../contract/message-failure-reason.js';
+import { MessageFailureReason, failureReasonName } from '../contract/message-failure-reason.js';
 import type { ClosedKeys } from '../contract/work.js';
 import { monotonicMs } from '../runtime/clock.js';
 
 export interface BreakerOptions {
+  readonly enabled: boolean;
   /** Failures in a row, of one reason, that open it. */
   readonly failureThreshold: number;
   /** First pause, doubled at every trial that fails. */
@@ -24,7 +25,12 @@ interface Breaker {
   cooldownMs: number;
   /** When the next trial is due; `undefined` while closed. */
   openUntil: number | undefined;
+  throttles: number;
 }
+
+const maxThrottles = 5;
+const throttlePauseMs = 250;
+const maxThrottlePauseMs = 4_000;
 
 /**
  * A breaker per destination, or per message type. After repeated failures of one kind its rows are put off instead of
@@ -36,6 +42,7 @@ export class Breakers {
   readonly #logger: Logger;
   readonly #what: string;
 
+  /** @param what - `destination` or `messageType`: what the keys are, for the log */
   constructor(what: string, options: BreakerOptions, logger: Logger) {
     this.#what = what;
     this.#options = options;
@@ -51,10 +58,19 @@ export class Breakers {
   }
 
   failed(key: string, reason: MessageFailureReason): void {
-    const { failureThreshold, initialCooldownMs, maxCooldownMs } = this.#options;
+    const { enabled, failureThreshold, initialCooldownMs, maxCooldownMs } = this.#options;
+    if (!enabled) {
+      return;
+    }
     let breaker = this.#breakers.get(key);
     if (breaker === undefined || breaker.reason !== reason) {
-      breaker = { reason, failures: 0, cooldownMs: initialCooldownMs, openUntil: breaker?.openUntil };
+      breaker = {
+        reason,
+        failures: 0,
+        cooldownMs: initialCooldownMs,
+        openUntil: breaker?.openUntil,
+        throttles: breaker?.throttles ?? 0,
+      };
       this.#breakers.set(key, breaker);
     }
     breaker.failures += 1;
@@ -74,6 +90,32 @@ export class Breakers {
     }
   }
 
+  /**
+   * The broker asked for a slower pace. The first few times the destination pauses for a moment (250 ms, doubled, at the most
+   * 4 s) and nothing is recorded.
+   *
+   * @returns whether that was it; false when it has been throttled too often and counts as a failure
+   */
+  throttled(key: string, retryAfterMs = 0): boolean {
+    const breaker = this.#breakers.get(key);
+    const times = breaker?.throttles ?? 0;
+    if (breaker?.openUntil !== undefined && monotonicMs() < breaker.openUntil) {
+      return times < maxThrottles;
+    }
+    if (times >= maxThrottles) {
+      return false;
+    }
+    const pauseMs = Math.max(Math.min(throttlePauseMs * 2 ** times, maxThrottlePauseMs), retryAfterMs);
+    this.#breakers.set(key, {
+      reason: MessageFailureReason.Throttled,
+      failures: 0,
+      cooldownMs: this.#options.initialCooldownMs,
+      openUntil: monotonicMs() + pauseMs,
+      throttles: times + 1,
+    });
+    return true;
+  }
+
   /** What claims are to put off, and for how long. */
   closed(): ClosedKeys {
     const keys: string[] = [];
@@ -84,7 +126,7 @@ export class Breakers {
         const waitMs = breaker.openUntil - monotonicMs();
         keys.push(key);
         // While a trial is out, the others wait for its end, about as long as a trial takes.
-        seconds.push(Math.max(waitMs, 1_000) / 1000);
+        seconds.push((waitMs > 0 ? waitMs : 1_000) / 1000);
         trials.push(waitMs <= 0);
       }
     }
@@ -96,7 +138,13 @@ export class Breakers {
     return [...this.#breakers].flatMap(([key, breaker]) =>
       breaker.openUntil === undefined
         ? []
-        : [{ key, reason: failureReasonName(breaker.reason), retryInMs: Math.max(0, Math.round(breaker.openUntil - monotonicMs())) }],
+        : [
+            {
+              key,
+              reason: failureReasonName(breaker.reason),
+              retryInMs: Math.max(0, Math.round(breaker.openUntil - monotonicMs())),
+            },
+          ],
     );
   }
 }

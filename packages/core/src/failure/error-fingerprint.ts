@@ -28,7 +28,14 @@ function framesOf(stack: string): string[] {
     .split('\n')
     .filter((line) => /^\s+at /.test(line))
     .slice(0, 3)
-    .map((line) => normalise(line.trim().replaceAll(/\(?(file:\/\/)?[^\s()]*[/\\]/g, '').replaceAll(/:\d+:\d+\)?$/g, '')));
+    .map((line) =>
+      normalise(
+        line
+          .trim()
+          .replaceAll(/\(?(file:\/\/)?[^\s()]*[/\\]/g, '')
+          .replaceAll(/:\d+:\d+\)?$/g, ''),
+      ),
+    );
 }
 
 function normalise(text: string): string {

@@ -2,7 +2,14 @@ import type pg from 'pg';
 import type { ReceivedMessage } from '../contract/cloud-event.js';
 import type { HandlerTransaction } from '../contract/transaction.js';
 import type { ClaimRequest, ClaimResult, ClaimedTry, FailureSettings, Settlements } from '../contract/work.js';
-import { type ExchangeRow, closedArrays, exchangeColumns, failureJson, readExchange, tryArrays } from '../database/claim-rows.js';
+import {
+  type ExchangeRow,
+  closedArrays,
+  exchangeColumns,
+  failureJson,
+  readExchange,
+  tryArrays,
+} from '../database/claim-rows.js';
 import type { SchemaName } from '../database/schema-name.js';
 
 /** A delivery that could not be read, kept whole. */

@@ -13,7 +13,9 @@ export interface HeartbeatSettings {
   readonly logger: Logger;
 }
 
-const intervalMs = 30_000;
+const intervalMs = 10_000;
+// An instance that has been silent for so long is dead; fencing makes it harmless if it was only asleep.
+const staleSeconds = 35;
 
 /**
  * Keeps this instance's row in `wh_service_instances` fresh and, on the way, frees streams whose head was removed by hand.
@@ -41,7 +43,7 @@ export class Heartbeat {
     await this.#forget(this.#registered).catch((error: unknown) => {
       this.#settings.logger.debug(
         { error: String(error) },
-        'The instance could not be deregistered; it is forgotten in two minutes',
+        'The instance could not be deregistered; it is forgotten by itself',
       );
     });
   }
@@ -62,12 +64,23 @@ export class Heartbeat {
   }
 
   async #beat(): Promise<void> {
-    const { pool, schema, service, identity } = this.#settings;
+    const { pool, schema, service, identity, logger } = this.#settings;
     const id = identity.current;
-    await pool.query(
-      `select ${schema.prefix}record_heartbeat($1, $2, $3, $4), ${schema.prefix}unblock_stranded_outbox_streams(), ${schema.prefix}unblock_stranded_inbox_streams()`,
-      [id, service, hostname().slice(0, 200), process.pid],
+    const { rows } = await pool.query<{ dead: string[] | null }>(
+      `select ${schema.prefix}record_heartbeat($1, $2, $3, $4, null, $5) as dead, ${schema.prefix}unblock_stranded_outbox_streams(), ${schema.prefix}unblock_stranded_inbox_streams()`,
+      [id, service, hostname().slice(0, 200), process.pid, staleSeconds],
     );
+    const dead = rows[0]?.dead ?? [];
+    if (dead.length > 0) {
+      const released = await pool.query<{ leases: number }>(
+        `select ${schema.prefix}release_dead_instances($1) as leases`,
+        [dead],
+      );
+      logger.warn(
+        { instances: dead, leases: released.rows[0]?.leases },
+        'Instances stopped beating; their leases are ended',
+      );
+    }
     if (this.#registered !== id) {
       await this.#forget(this.#registered);
       this.#registered = id;

@@ -1,7 +1,14 @@
 import type pg from 'pg';
 import type { ClaimRequest, ClaimResult, ClaimedTry, FailureSettings, Settlements } from '../contract/work.js';
 import type { Transaction } from '../contract/transaction.js';
-import { type ExchangeRow, closedArrays, exchangeColumns, failureJson, readExchange, tryArrays } from '../database/claim-rows.js';
+import {
+  type ExchangeRow,
+  closedArrays,
+  exchangeColumns,
+  failureJson,
+  readExchange,
+  tryArrays,
+} from '../database/claim-rows.js';
 import type { SchemaName } from '../database/schema-name.js';
 
 /** A message on its way into `wh_outbox`. */
@@ -57,7 +64,8 @@ export class OutboxStore {
     holder: string,
     settlements: Settlements,
     failures: FailureSettings,
-    retain: boolean, claim: ClaimRequest,
+    retain: boolean,
+    claim: ClaimRequest,
   ): Promise<ClaimResult> {
     const { rows } = await this.#pool.query<ExchangeRow>(this.#exchangeText, [
       holder,

@@ -28,7 +28,8 @@ export class DeadLetterMetrics {
 
   constructor() {
     const meter = metrics.getMeter('Whizbang.DeadLetters', libraryVersion);
-    const counter = (name: string, description: string) => meter.createCounter(`whizbang.dead_letters.${name}`, { description });
+    const counter = (name: string, description: string) =>
+      meter.createCounter(`whizbang.dead_letters.${name}`, { description });
     this.#added = counter('added', 'Messages moved to the dead letters');
     this.#recovered = counter('recovered', 'Dead letters brought back');
     this.#held = counter('held', 'Dead letters held for review');
@@ -41,8 +42,8 @@ export class DeadLetterMetrics {
     this.counters[name] += amount;
   }
 
-  added(sourceTable: string, reason: string): void {
-    this.#added.add(1, { source_table: sourceTable, reason });
+  added(sourceTable: string, amount: number): void {
+    this.#added.add(amount, { source_table: sourceTable });
   }
 
   recoveryAttempt(reason: string): void {
