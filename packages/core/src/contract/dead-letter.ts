@@ -45,6 +45,8 @@ export interface DeadLetterEntry {
   readonly grantedAttempts: number;
   readonly nextRecoveryAt: Date | null;
   readonly recoveredAt: Date | null;
+  /** Policy `park`: the rest of its stream follows it here until it is recovered. */
+  readonly parksStream: boolean;
   readonly operatorDisposition: OperatorDisposition;
   readonly operatorNotes: string | null;
   readonly operatorActor: string | null;

@@ -1577,25 +1577,17 @@ $$;
   },
   {
     kind: 'function',
-    name: 'recover_dead_letter_stream',
-    checksum: 'ca5da98010a6f058c42dbea19d3cd150c3f87a356e4882a71c70582aaf262e36',
-    text: `-- Brings the dead letters of one stream back together, in one transaction and in their order (TailAware). Returns the ids
--- of the dead letters that came back.
-create or replace function whizbang.recover_dead_letter_stream(
-  p_source_table text, p_stream_id uuid, p_limit integer default 1000
-) returns setof uuid
+    name: 'recover_dead_letters',
+    checksum: 'c66133c635883d5f5e0690d31c8a7c33cbf0f4de3325d132914cca2b9179fc27',
+    text: `-- Brings dead letters back together, in one transaction and in the order given: how those of one stream return (TailAware).
+-- Returns the ids of those that came back.
+create or replace function whizbang.recover_dead_letters(p_dead_letter_ids uuid[]) returns setof uuid
 language plpgsql volatile
 as $$
 declare
   v_id uuid;
 begin
-  for v_id in
-    select d.dead_letter_id from whizbang.wh_dead_letters d
-    where d.stream_id = p_stream_id and d.source_table = p_source_table and d.recovered_at is null
-      and d.recovery_status in (0, 1) and d.operator_disposition not in (2, 3)
-    order by d.source_sequence
-    limit p_limit
-  loop
+  foreach v_id in array p_dead_letter_ids loop
     if whizbang.recover_dead_letter(v_id) then
       return next v_id;
     end if;

@@ -127,17 +127,11 @@ export class DeadLetterRecoveryWorker {
   }
 
   async #recover(entry: DeadLetterEntry, policy: RecoveryPolicy, at: Date): Promise<readonly string[]> {
-    const { store, policy: policies, metrics, logger } = this.#settings;
+    const { store, metrics, logger } = this.#settings;
     const reason = failureReasonName(entry.failureReason);
     metrics.recoveryAttempt(reason);
     try {
-      const together = policies.getStreamMode(entry) === 'TailAware' && entry.streamId !== null;
-      const recovered =
-        together && entry.streamId !== null
-          ? await store.recoverStream(entry.sourceTable, entry.streamId)
-          : (await store.recover(entry.deadLetterId))
-            ? [entry.deadLetterId]
-            : [];
+      const recovered = await store.recover(await this.#companions(entry, at));
       metrics.recovered(entry.sourceTable, recovered.length);
       if (recovered.length > 0) {
         logger.info(
@@ -154,6 +148,27 @@ export class DeadLetterRecoveryWorker {
       await store.schedule(entry.deadLetterId, new Date(at.getTime() + Math.max(policy.cooldownMs, 60_000)));
       return [];
     }
+  }
+
+  /**
+   * The dead letters to bring back with one: in a stream, all that may come, in their order, whenever their own time is.
+   * What has spent its budget stays, and so does all that follows one that stays and holds its stream (policy `park`).
+   */
+  async #companions(entry: DeadLetterEntry, at: Date): Promise<readonly string[]> {
+    const { store, policy: policies } = this.#settings;
+    if (entry.streamId === null || policies.getStreamMode(entry) === 'PerMessage') {
+      return [entry.deadLetterId];
+    }
+    const ids: string[] = [];
+    for (const sibling of await store.ofStream(entry.sourceTable, entry.streamId)) {
+      const decision = decideRecovery(sibling, policies, at);
+      if (decision.kind === 'recover' || decision.kind === 'wait') {
+        ids.push(sibling.deadLetterId);
+      } else if (sibling.parksStream) {
+        break;
+      }
+    }
+    return ids;
   }
 
   async #end(entry: DeadLetterEntry, policy: RecoveryPolicy, end: 'held' | 'permanently_failed'): Promise<void> {

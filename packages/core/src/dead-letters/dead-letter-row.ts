@@ -26,6 +26,7 @@ export interface DeadLetterRow {
   granted_attempts: number;
   next_recovery_ms: number | null;
   recovered_ms: number | null;
+  parks_stream: boolean;
   operator_disposition: number;
   operator_notes: string | null;
   operator_actor: string | null;
@@ -47,7 +48,7 @@ export const deadLetterColumns = `d.dead_letter_id, d.source_table, d.source_id,
   d.failure_reason, d.last_failure_reason, d.error_text, d.error_fingerprint, d.attempts_when_dlq,
   ${milliseconds('dead_lettered_at')} as dead_lettered_ms, d.generation, d.recovery_status, d.recovery_attempts,
   d.granted_attempts, ${milliseconds('next_recovery_at')} as next_recovery_ms, ${milliseconds('recovered_at')} as recovered_ms,
-  d.operator_disposition, d.operator_notes, d.operator_actor, d.envelope is not null as recoverable`;
+  d.parks_stream, d.operator_disposition, d.operator_notes, d.operator_actor, d.envelope is not null as recoverable`;
 
 export const wholeDeadLetterColumns = `${deadLetterColumns}, d.envelope::text as event_data, d.raw_body, d.metadata::text as metadata`;
 
@@ -73,6 +74,7 @@ export function toEntry(row: DeadLetterRow): DeadLetterEntry {
     grantedAttempts: row.granted_attempts,
     nextRecoveryAt: dateOf(row.next_recovery_ms),
     recoveredAt: dateOf(row.recovered_ms),
+    parksStream: row.parks_stream,
     operatorDisposition: row.operator_disposition as OperatorDisposition,
     operatorNotes: row.operator_notes,
     operatorActor: row.operator_actor,

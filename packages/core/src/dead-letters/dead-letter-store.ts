@@ -3,8 +3,6 @@ import type { DeadLetterEntry } from '../contract/dead-letter.js';
 import type { SchemaName } from '../database/schema-name.js';
 import { type DeadLetterRow, deadLetterColumns, toEntry } from './dead-letter-row.js';
 
-const streamBatch = 1_000;
-
 /** The SQL of recovery. */
 export class DeadLetterStore {
   readonly #pool: pg.Pool;
@@ -36,23 +34,24 @@ export class DeadLetterStore {
     return rows[0]?.ms ?? null;
   }
 
-  async recover(deadLetterId: string): Promise<boolean> {
-    return this.#ask('recover_dead_letter($1)', [deadLetterId]);
+  /** The dead letters of a stream that are not recovered, in their order, up to 1,000. */
+  async ofStream(sourceTable: string, streamId: string): Promise<readonly DeadLetterEntry[]> {
+    const { rows } = await this.#pool.query<DeadLetterRow>(
+      `select ${deadLetterColumns} from ${this.#prefix}wh_dead_letters d
+       where d.source_table = $1 and d.stream_id = $2 and d.recovered_at is null
+       order by d.source_sequence limit 1000`,
+      [sourceTable, streamId],
+    );
+    return rows.map(toEntry);
   }
 
-  /** Brings the dead letters of a stream back together, a thousand in a transaction; returns those that came. */
-  async recoverStream(sourceTable: string, streamId: string): Promise<readonly string[]> {
-    const recovered: string[] = [];
-    for (;;) {
-      const { rows } = await this.#pool.query<{ id: string }>(
-        `select recovered as id from ${this.#prefix}recover_dead_letter_stream($1, $2, $3) as recovered`,
-        [sourceTable, streamId, streamBatch],
-      );
-      recovered.push(...rows.map((row) => row.id));
-      if (rows.length < streamBatch) {
-        return recovered;
-      }
-    }
+  /** Brings dead letters back together, in the order given; returns those that came. */
+  async recover(deadLetterIds: readonly string[]): Promise<readonly string[]> {
+    const { rows } = await this.#pool.query<{ id: string }>(
+      `select recovered as id from ${this.#prefix}recover_dead_letters($1) as recovered`,
+      [deadLetterIds],
+    );
+    return rows.map((row) => row.id);
   }
 
   async hold(deadLetterId: string): Promise<boolean> {

@@ -1,6 +1,7 @@
 import {
   type DeadLetterEntry,
   DeadLetterRecoveryStatus,
+  OperatorDisposition,
   type DeadLetterRecoveryPolicy,
   type RecoveryPolicy,
   type StreamRecoveryMode,
