@@ -138,7 +138,9 @@ begin
          exists (select 1 from candidate f where f.message_id = c.message_id and f.suspect),
          c.stream_id is not null and (select exists (select 1 from whizbang.wh_dead_letters d where d.parks_stream))
            and exists (select 1 from whizbang.wh_dead_letters d
-                       where d.parks_stream and d.stream_id = c.stream_id and d.source_table = 'wh_inbox')
+                       where d.parks_stream and d.stream_id = c.stream_id and d.source_table = 'wh_inbox'
+                         -- What comes back from before it does not follow it.
+                         and d.source_sequence < c.sequence)
   from claimed c
   order by c.sequence;
 end

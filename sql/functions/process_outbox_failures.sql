@@ -27,6 +27,7 @@ declare
   v_dead uuid[];
   v_message jsonb;
   v_problem text;
+  v_passed uuid[];
 begin
   select jsonb_agg(jsonb_build_object(
            'messageId', f."messageId", 'attempt', f.attempt, 'error', f.error, 'fingerprint', f.fingerprint,
@@ -61,7 +62,8 @@ begin
         error = f.error,
         failure_reason = coalesce(f.reason, 0),
         scheduled_for = v_now + case
-          when f."delayMs" is not null then f."delayMs" * interval '1 millisecond'
+          -- 30 days at the most: a delay beyond is a mistake of units, and must not fail the recording.
+          when f."delayMs" is not null then least(greatest(f."delayMs", 0), 2592000000) * interval '1 millisecond'
           else v_base * least(power(2, least(o.attempts, 10)), v_max_factor) * (1 + v_jitter * (random() - 0.5)) end,
         passable = f.policy = 1,
         instance_id = null,
@@ -76,5 +78,14 @@ begin
   from jsonb_to_recordset(p_failures) as f ("messageId" uuid)
   left join failed d on d.message_id = f."messageId"
   where f."messageId" <> all (coalesce(v_dead, '{}'));
+  -- Policy `continue`: followers that were put behind it while it was in hand may pass it now.
+  select array_agg(o.stream_id) into v_passed
+  from whizbang.wh_outbox o
+  where o.passable and o.stream_id is not null
+    and o.message_id = any (array(select f."messageId" from jsonb_to_recordset(p_failures) as f ("messageId" uuid, policy integer)
+                                  where f.policy = 1));
+  if v_passed is not null then
+    perform whizbang.unblock_outbox_streams(v_passed);
+  end if;
 end
 $$;

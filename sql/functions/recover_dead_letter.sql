@@ -1,6 +1,6 @@
 -- Brings a dead letter back to its table, whole: same id, place in its stream, payload, metadata, scope, status and time;
 -- attempts begin at 0 again. One statement decides who does it: false when the row is recovered, held or given up, or has
--- no envelope to bring back, or when its message is in its table already.
+-- no envelope to bring back. A message that is in its table already counts as brought back, and is left as it is.
 create or replace function whizbang.recover_dead_letter(p_dead_letter_id uuid) returns boolean
 language plpgsql volatile
 as $$

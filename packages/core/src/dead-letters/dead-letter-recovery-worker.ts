@@ -1,11 +1,12 @@
 import type { DeadLetterEntry, DeadLetterRecoveryPolicy, RecoveryPolicy } from '../contract/dead-letter.js';
 import type { Logger } from '../contract/logger.js';
 import { failureReasonName } from '../contract/message-failure-reason.js';
+import { failureText } from '../failure/failure-text.js';
 import { pause } from '../runtime/clock.js';
 import type { DeadLetterMetrics } from '../telemetry/dead-letter-metrics.js';
 import type { Sleeper } from '../wakeups/sleeper.js';
 import type { DeadLetterStore } from './dead-letter-store.js';
-import { decideRecovery } from './recovery-step.js';
+import { type RecoveryDecision, decideRecovery } from './recovery-step.js';
 
 export interface RecoveryWorkerSettings {
   readonly store: DeadLetterStore;
@@ -55,40 +56,63 @@ export class DeadLetterRecoveryWorker {
   /**
    * Looks once at everything that is due. Dead letters that are not due yet get their time.
    *
-   * @returns how many rows it did something about
+   * @returns how many rows it looked at
    */
   async scan(): Promise<number> {
     const { store, policy, metrics, scanBatchSize, now } = this.#settings;
     const { entries, now: at } = await store.due(scanBatchSize, now?.());
     metrics.count('totalScans', 1);
     const done = new Set<string>();
-    let acted = 0;
     for (const entry of entries) {
-      if (done.has(entry.deadLetterId) || this.#stop.signal.aborted) {
-        continue;
-      }
-      const decision = decideRecovery(entry, policy, at);
-      acted += decision.kind === 'leave' ? 0 : 1;
-      switch (decision.kind) {
-        case 'recover':
-          for (const id of await this.#recover(entry, decision.policy, at)) {
-            done.add(id);
-          }
-          break;
-        case 'hold':
-          await this.#end(entry, decision.policy, 'held');
-          break;
-        case 'giveUp':
-          await this.#end(entry, decision.policy, 'permanently_failed');
-          break;
-        case 'wait':
-          await store.schedule(entry.deadLetterId, decision.until);
-          break;
-        case 'leave':
-          break;
+      if (!done.has(entry.deadLetterId) && !this.#stop.signal.aborted) {
+        for (const id of await this.#actOn(entry, policy, at)) {
+          done.add(id);
+        }
       }
     }
-    return acted;
+    return entries.length;
+  }
+
+  /**
+   * Afterwards the dead letter is recovered, ended, or has a time: none is looked at again and again, or keeps others out of
+   * the next look. Returns what was recovered.
+   */
+  async #actOn(entry: DeadLetterEntry, policies: DeadLetterRecoveryPolicy, at: Date): Promise<readonly string[]> {
+    const { store, logger } = this.#settings;
+    let decision: RecoveryDecision;
+    try {
+      decision = decideRecovery(entry, policies, at);
+    } catch (error) {
+      // A policy of the application's own. One dead letter that it cannot judge must not stop the others.
+      logger.error(
+        { messageId: entry.sourceId, error: failureText(error) },
+        'The recovery policy failed; asked again later',
+      );
+      await store.schedule(entry.deadLetterId, this.#later(at));
+      return [];
+    }
+    switch (decision.kind) {
+      case 'recover':
+        return this.#recover(entry, decision.policy, at);
+      case 'hold':
+        await this.#end(entry, decision.policy, 'held');
+        break;
+      case 'giveUp':
+        await this.#end(entry, decision.policy, 'permanently_failed');
+        break;
+      case 'wait':
+        await store.schedule(entry.deadLetterId, decision.until);
+        break;
+      case 'leave':
+        await store.schedule(entry.deadLetterId, this.#later(at, decision.until));
+        break;
+    }
+    return [];
+  }
+
+  /** The next regular look, or later. */
+  #later(at: Date, notBefore: Date = at): Date {
+    return new Date(Math.max(at.getTime() + this.#settings.scanIntervalMinutes * 60_000, notBefore.getTime()));
   }
 
   async #run(): Promise<void> {
@@ -129,9 +153,13 @@ export class DeadLetterRecoveryWorker {
   async #recover(entry: DeadLetterEntry, policy: RecoveryPolicy, at: Date): Promise<readonly string[]> {
     const { store, metrics, logger } = this.#settings;
     const reason = failureReasonName(entry.failureReason);
-    metrics.recoveryAttempt(reason);
+    const companions = await this.#companions(entry, at);
+    for (const one of companions) {
+      metrics.recoveryAttempt(failureReasonName(one.failureReason));
+    }
+    let recovered: readonly string[] = [];
     try {
-      const recovered = await store.recover(await this.#companions(entry, at));
+      recovered = await store.recover(companions.map((one) => one.deadLetterId));
       metrics.recovered(entry.sourceTable, recovered.length);
       if (recovered.length > 0) {
         logger.info(
@@ -139,36 +167,38 @@ export class DeadLetterRecoveryWorker {
           'Dead letters went back to work',
         );
       }
-      return recovered;
     } catch (error) {
       logger.warn(
-        { messageId: entry.sourceId, reason, error: String(error) },
+        { messageId: entry.sourceId, reason, error: failureText(error) },
         'A dead letter could not be brought back',
       );
-      await store.schedule(entry.deadLetterId, new Date(at.getTime() + Math.max(policy.cooldownMs, 60_000)));
-      return [];
     }
+    if (!recovered.includes(entry.deadLetterId)) {
+      // It failed, or waits behind one of its stream that is held; when that one is retried, it comes along.
+      await store.schedule(entry.deadLetterId, this.#later(at, new Date(at.getTime() + policy.cooldownMs)));
+    }
+    return recovered;
   }
 
   /**
    * The dead letters to bring back with one: in a stream, all that may come, in their order, whenever their own time is.
    * What has spent its budget stays, and so does all that follows one that stays and holds its stream (policy `park`).
    */
-  async #companions(entry: DeadLetterEntry, at: Date): Promise<readonly string[]> {
+  async #companions(entry: DeadLetterEntry, at: Date): Promise<readonly DeadLetterEntry[]> {
     const { store, policy: policies } = this.#settings;
     if (entry.streamId === null || policies.getStreamMode(entry) === 'PerMessage') {
-      return [entry.deadLetterId];
+      return [entry];
     }
-    const ids: string[] = [];
+    const companions: DeadLetterEntry[] = [];
     for (const sibling of await store.ofStream(entry.sourceTable, entry.streamId)) {
       const decision = decideRecovery(sibling, policies, at);
       if (decision.kind === 'recover' || decision.kind === 'wait') {
-        ids.push(sibling.deadLetterId);
+        companions.push(sibling);
       } else if (sibling.parksStream) {
         break;
       }
     }
-    return ids;
+    return companions;
   }
 
   async #end(entry: DeadLetterEntry, policy: RecoveryPolicy, end: 'held' | 'permanently_failed'): Promise<void> {

@@ -1,7 +1,6 @@
 import {
   type DeadLetterEntry,
   DeadLetterRecoveryStatus,
-  OperatorDisposition,
   type DeadLetterRecoveryPolicy,
   type RecoveryPolicy,
   type StreamRecoveryMode,

@@ -6,7 +6,7 @@ export type RecoveryDecision =
   | { readonly kind: 'hold'; readonly policy: RecoveryPolicy }
   | { readonly kind: 'giveUp'; readonly policy: RecoveryPolicy }
   | { readonly kind: 'wait'; readonly until: Date }
-  | { readonly kind: 'leave' };
+  | { readonly kind: 'leave'; readonly until: Date };
 
 /**
  * Asks the policy. The budget is the message's, over its whole life, plus what was granted to it; the cooldown comes before
@@ -18,16 +18,16 @@ export function decideRecovery(
   policies: DeadLetterRecoveryPolicy,
   now: Date,
 ): RecoveryDecision {
-  if (!policies.shouldRecover(entry)) {
-    return { kind: 'leave' };
-  }
   const policy = policies.getPolicy(entry);
+  const due = entry.nextRecoveryAt ?? new Date(entry.deadLetteredAt.getTime() + policy.cooldownMs);
+  if (!policies.shouldRecover(entry)) {
+    return { kind: 'leave', until: due };
+  }
   if (!entry.recoverable) {
     return { kind: 'hold', policy };
   }
   if (entry.recoveryAttempts >= policy.maxRecoveryAttempts + entry.grantedAttempts) {
     return { kind: policy.holdForReviewAfterExhaustion ? 'hold' : 'giveUp', policy };
   }
-  const due = entry.nextRecoveryAt ?? new Date(entry.deadLetteredAt.getTime() + policy.cooldownMs);
   return due > now ? { kind: 'wait', until: due } : { kind: 'recover', policy };
 }

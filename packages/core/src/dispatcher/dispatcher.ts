@@ -5,7 +5,7 @@ import { type Settlements, nothingToSettle } from '../contract/work.js';
 import { explainDatabaseError } from '../database/database-error.js';
 import type { Breakers } from '../failure/breakers.js';
 import { type FailureJudge, concernsOthers } from '../failure/failure-judge.js';
-import { PermanentError } from '../failure/handler-errors.js';
+import { PermanentError, RetryLater } from '../failure/handler-errors.js';
 import type { InboxStore } from '../inbox/inbox-store.js';
 import { monotonicMs, pause, settlesWithin } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
@@ -148,6 +148,10 @@ export class Dispatcher {
     this.#start();
     if (this.#running.size === 0 && this.#lanes.waiting === 0 && this.#trial !== undefined) {
       const row = this.#trial;
+      if (this.#owed.size > 0) {
+        // What it may take along must not be what others have done.
+        await this.#exchange(0);
+      }
       this.#lanes.add([row]);
       this.#start();
       await Promise.all([...this.#running.values()].map((running) => running.ended));
@@ -193,6 +197,7 @@ export class Dispatcher {
         }
         const full = claims && result.candidates >= limit;
         this.#saturated = full && result.claimed.length === 0 ? this.#saturated + 1 : 0;
+        breakers.handedOut(result.claimed.map((row) => row.messageType));
         this.#accept(result.claimed.map((row) => ({ ...row, holder: owed.holder })));
         return { claimed: result.claimed.length, full, dueMs: result.dueMs };
       } catch (error) {
@@ -217,8 +222,14 @@ export class Dispatcher {
       this.#release(rows);
       return;
     }
-    this.#release(rows.filter(stopped));
-    const tried = rows.filter((row) => !stopped(row) && !this.#giveUp(row));
+    const tried = rows.filter((row) => {
+      // Row by row: one that is given up stops what follows it in the same claim.
+      if (stopped(row)) {
+        this.#release([row]);
+        return false;
+      }
+      return !this.#giveUp(row);
+    });
     if (tried[0]?.suspect === true) {
       // A claim brings a suspect alone.
       [this.#trial] = tried;
@@ -235,6 +246,9 @@ export class Dispatcher {
     const givenUp = this.#settings.judge.givenUp(row);
     if (givenUp !== undefined) {
       this.#owed.add(row.holder, { failed: [givenUp] });
+      if (row.streamId !== null && !row.parked && givenUp.policy !== 'continue') {
+        this.#stopping.add(row.streamId);
+      }
     }
     return givenUp !== undefined;
   }
@@ -320,7 +334,8 @@ export class Dispatcher {
       const failure = judge.failed(row, outcome.error, outcome.reason, outcome.retryable);
       const reason = failureReasonName(failure.reason);
       this.#owed.add(row.holder, { failed: [failure] });
-      if (concernsOthers(failure.reason) && failure.permanent !== true) {
+      // A handler that asks for another time has not failed.
+      if (concernsOthers(failure.reason) && failure.permanent !== true && !(outcome.error instanceof RetryLater)) {
         breakers.failed(row.messageType, failure.reason);
       }
       instruments.add('handleFailed', 1, { message_type: row.messageType, reason });

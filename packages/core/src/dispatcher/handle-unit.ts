@@ -57,6 +57,7 @@ export async function handleUnit(
     return { kind: 'outage', error };
   }
   let lost: Error | undefined;
+  let broken = false;
   const onLost = (error?: Error) => {
     lost ??= error ?? new Error('the database connection ended');
   };
@@ -68,6 +69,11 @@ export async function handleUnit(
     await client.query(outcome.kind === 'handled' ? 'commit' : 'rollback');
     return outcome;
   } catch (error) {
+    // What the database refused (a completion, a commit) must not stay open on a connection that others will use.
+    broken = await client.query('rollback').then(
+      () => false,
+      () => true,
+    );
     return lost === undefined
       ? { kind: 'failed', error, reason: MessageFailureReason.Unknown, retryable: true }
       : { kind: 'outage', error };
@@ -75,7 +81,7 @@ export async function handleUnit(
     client.off('error', onLost);
     client.off('end', onLost);
     // A connection whose transaction may still be open must not go back to the pool; closing it rolls back.
-    client.release(lost ?? signal.aborted);
+    client.release(lost ?? (broken || signal.aborted));
   }
 }
 
@@ -103,7 +109,8 @@ async function runInTransaction(
     await (first === undefined ? run() : inHandlerSpan({ ...first, metadata: metadataOf(first) }, first.attempts, run));
     signal.throwIfAborted();
   } catch (error) {
-    return { kind: 'failed', error, reason: MessageFailureReason.Unknown, retryable: true };
+    const reason = signal.aborted ? MessageFailureReason.LeaseExpired : MessageFailureReason.Unknown;
+    return { kind: 'failed', error, reason, retryable: true };
   }
   for (const holder of new Set(unit.rows.map((row) => row.holder))) {
     const rows = unit.rows.filter((row) => row.holder === holder);

@@ -25,6 +25,8 @@ interface Breaker {
   cooldownMs: number;
   /** When the next trial is due; `undefined` while closed. */
   openUntil: number | undefined;
+  /** While a trial is out: when another is let through, should nothing be heard of it. */
+  trialUntil: number | undefined;
   throttles: number;
 }
 
@@ -69,6 +71,7 @@ export class Breakers {
         failures: 0,
         cooldownMs: initialCooldownMs,
         openUntil: breaker?.openUntil,
+        trialUntil: undefined,
         throttles: breaker?.throttles ?? 0,
       };
       this.#breakers.set(key, breaker);
@@ -80,6 +83,7 @@ export class Breakers {
     if (breaker.openUntil !== undefined || breaker.failures >= failureThreshold) {
       const first = breaker.openUntil === undefined;
       breaker.openUntil = monotonicMs() + breaker.cooldownMs;
+      breaker.trialUntil = undefined;
       breaker.cooldownMs = Math.min(breaker.cooldownMs * 2, maxCooldownMs);
       if (first) {
         this.#logger.warn(
@@ -105,15 +109,35 @@ export class Breakers {
     if (times >= maxThrottles) {
       return false;
     }
-    const pauseMs = Math.max(Math.min(throttlePauseMs * 2 ** times, maxThrottlePauseMs), retryAfterMs);
+    const pauseMs = Math.max(
+      Math.min(throttlePauseMs * 2 ** times, maxThrottlePauseMs),
+      // What a broker asks for is believed up to the longest pause of a breaker.
+      Number.isFinite(retryAfterMs) ? Math.min(retryAfterMs, this.#options.maxCooldownMs) : 0,
+    );
     this.#breakers.set(key, {
       reason: MessageFailureReason.Throttled,
       failures: 0,
       cooldownMs: this.#options.initialCooldownMs,
       openUntil: monotonicMs() + pauseMs,
+      trialUntil: undefined,
       throttles: times + 1,
     });
     return true;
+  }
+
+  /** Rows of these keys are in hand: where one was let through as a trial, no other is until it has ended. */
+  handedOut(keys: readonly string[]): void {
+    if (this.#breakers.size === 0) {
+      return;
+    }
+    const now = monotonicMs();
+    for (const key of new Set(keys)) {
+      const breaker = this.#breakers.get(key);
+      if (breaker?.openUntil !== undefined && now >= breaker.openUntil) {
+        // A trial may end without a word, released at a shutdown or an outage.
+        breaker.trialUntil = now + Math.max(breaker.cooldownMs, 1_000);
+      }
+    }
   }
 
   /** What claims are to put off, and for how long. */
@@ -127,7 +151,7 @@ export class Breakers {
         keys.push(key);
         // While a trial is out, the others wait for its end, about as long as a trial takes.
         seconds.push((waitMs > 0 ? waitMs : 1_000) / 1000);
-        trials.push(waitMs <= 0);
+        trials.push(waitMs <= 0 && monotonicMs() >= (breaker.trialUntil ?? 0));
       }
     }
     return { keys, seconds, trials };

@@ -3,34 +3,45 @@ import { createHash } from 'node:crypto';
 /** Stored beside a fingerprint: how it was made. */
 export const fingerprintVersion = 1;
 
+// Bounds what a hostile or huge error can cost.
+const maxStackLength = 20_000;
+const maxLineLength = 500;
+
 /**
  * Groups failures of one kind: 16 hexadecimal characters over the error's type, its text and its top three stack frames,
- * with what differs from case to case taken out (numbers, ids, quoted values, paths before the file's name).
+ * with what differs from case to case taken out (numbers, ids, quoted values, paths before the file's name). Never throws.
  */
 export function errorFingerprint(error: unknown): string {
-  const type = error instanceof Error ? error.name : typeof error;
-  const text = error instanceof Error ? error.message : safeText(error);
-  const frames = error instanceof Error ? framesOf(error.stack ?? '') : [];
-  const material = [type, normalise(text.slice(0, 500)), ...frames].join('\n');
-  return createHash('sha256').update(material.toWellFormed()).digest('hex').slice(0, 16);
+  const material = materialOf(error).join('\n').toWellFormed();
+  return createHash('sha256').update(material).digest('hex').slice(0, 16);
 }
 
-function safeText(value: unknown): string {
+function materialOf(error: unknown): string[] {
   try {
-    return String(value);
+    if (error instanceof Error) {
+      return [
+        String(error.name),
+        normalise(String(error.message).slice(0, maxLineLength)),
+        ...framesOf(String(error.stack ?? '')),
+      ];
+    }
+    return [typeof error, normalise(String(error).slice(0, maxLineLength))];
   } catch {
-    return 'unprintable';
+    // A getter, a proxy or a toString that throws.
+    return [typeof error, 'unprintable'];
   }
 }
 
 function framesOf(stack: string): string[] {
   return stack
+    .slice(0, maxStackLength)
     .split('\n')
     .filter((line) => /^\s+at /.test(line))
     .slice(0, 3)
     .map((line) =>
       normalise(
         line
+          .slice(0, maxLineLength)
           .trim()
           .replaceAll(/\(?(file:\/\/)?[^\s()]*[/\\]/g, '')
           .replaceAll(/:\d+:\d+\)?$/g, ''),

@@ -121,6 +121,10 @@ export class Publisher {
       }
       // A suspect is tried with nothing else in hand. Claiming ahead pays when there is more; otherwise the settlement waits for its batch and takes the claim along.
       const suspect = hand.rows.some((row) => row.suspect);
+      if (suspect && this.#owed.size > 0) {
+        // What it may take along must not be what others have done.
+        await this.#exchange(false);
+      }
       const ahead = more && !suspect ? this.#exchange(true) : undefined;
       const current = hand;
       const outcome = await this.#publish(current);
@@ -212,6 +216,7 @@ export class Publisher {
         const full = result.candidates >= batchSize;
         this.#saturated = full && result.claimed.length === 0 ? this.#saturated + 1 : 0;
         this.#leases.hold(owed.holder, result.claimed);
+        breakers.handedOut(result.claimed.map((row) => row.destination));
         const more = result.claimed.length > 0 && (full || result.candidates > result.claimed.length);
         return {
           holder: owed.holder,
@@ -235,14 +240,26 @@ export class Publisher {
     }
   }
 
-  /** Rows past the cap, and rows that follow a dead letter of their stream, go to the dead letters untried. */
+  /**
+   * Rows past the cap, and rows that follow a dead letter of their stream, go to the dead letters untried. What follows one
+   * past the cap in the same claim is put down until that is done.
+   */
   #withoutGivenUp(holder: string, rows: readonly ClaimedMessage[]): readonly ClaimedMessage[] {
+    const stopped = new Set<string>();
     return rows.filter((row) => {
-      const givenUp = this.#settings.judge.givenUp(row);
-      if (givenUp !== undefined) {
-        this.#owed.add(holder, { failed: [givenUp] });
+      if (row.streamId !== null && stopped.has(row.streamId)) {
+        this.#owed.add(holder, { released: [tryOf(row)] });
+        return false;
       }
-      return givenUp === undefined;
+      const givenUp = this.#settings.judge.givenUp(row);
+      if (givenUp === undefined) {
+        return true;
+      }
+      this.#owed.add(holder, { failed: [givenUp] });
+      if (row.streamId !== null && !row.parked && givenUp.policy !== 'continue') {
+        stopped.add(row.streamId);
+      }
+      return false;
     });
   }
 
