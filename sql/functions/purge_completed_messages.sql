@@ -1,4 +1,5 @@
--- Deletes processed rows that were kept (retainCompleted) and are older than p_days, p_limit of each table at a time.
+-- Deletes processed rows that were kept (retainCompleted) and are older than p_days, p_limit of each table at a time;
+-- returns the larger of the two numbers. Served by idx_outbox_processed and idx_inbox_processed.
 create or replace function whizbang.purge_completed_messages(p_days double precision, p_limit integer) returns integer
 language plpgsql volatile
 as $$

@@ -1,29 +1,40 @@
 -- How a service stands, in rows of category, name and value. Counts stop at 10,000 and read only the partial indexes, so
--- that the answer takes as long whatever waits.
+-- that the answer takes as long whatever waits. What is due counts as pending whether it is tried for the first time or
+-- again; what waits for its time counts as scheduled.
 create or replace function whizbang.service_status() returns table (category text, name text, value double precision)
 language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
+declare
+  v_now timestamptz := clock_timestamp();
 begin
   return query
+  with due as materialized (
+    (select o.lease_expiry, o.created_at as since from whizbang.wh_outbox o
+     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000)
+    union all
+    (select o.lease_expiry, o.created_at from whizbang.wh_outbox o
+     where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for <= v_now
+     order by o.scheduled_for, o.sequence limit 10000)
+  ),
+  summary as (
+    select least(count(*), 10000) as pending,
+           least(count(*) filter (where d.lease_expiry >= v_now), 10000) as leased,
+           coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
+    from due d
+  )
   select 'outbox', s.name, s.value::double precision
   from (
-    select 'pending' as name, (select count(*) from (
-             select 1 from whizbang.wh_outbox o
-             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000) w) as value
+    select 'pending' as name, m.pending::numeric as value from summary m
     union all
-    select 'oldest_age_ms', coalesce(extract(epoch from clock_timestamp() - (
-             select o.created_at from whizbang.wh_outbox o
-             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 1)) * 1000, 0)
+    select 'leased', m.leased from summary m
     union all
-    select 'leased', (select count(*) from (
-             select o.lease_expiry from whizbang.wh_outbox o
-             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000) w
-             where w.lease_expiry >= clock_timestamp())
+    select 'oldest_age_ms', m.oldest_age_ms from summary m
     union all
     select 'scheduled', (select count(*) from (
              select 1 from whizbang.wh_outbox o
-             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for < 'infinity'
+             where o.processed_at is null and o.scheduled_for is not null and not o.blocked
+               and o.scheduled_for > v_now and o.scheduled_for < 'infinity'
              order by o.scheduled_for, o.sequence limit 10000) w)
     union all
     select 'parked', (select count(*) from (
@@ -45,24 +56,32 @@ begin
       select count(*) from blocked_stream)
   ) s;
   return query
+  with due as materialized (
+    (select o.lease_expiry, o.received_at as since from whizbang.wh_inbox o
+     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000)
+    union all
+    (select o.lease_expiry, o.received_at from whizbang.wh_inbox o
+     where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for <= v_now
+     order by o.scheduled_for, o.sequence limit 10000)
+  ),
+  summary as (
+    select least(count(*), 10000) as pending,
+           least(count(*) filter (where d.lease_expiry >= v_now), 10000) as leased,
+           coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
+    from due d
+  )
   select 'inbox', s.name, s.value::double precision
   from (
-    select 'pending' as name, (select count(*) from (
-             select 1 from whizbang.wh_inbox o
-             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000) w) as value
+    select 'pending' as name, m.pending::numeric as value from summary m
     union all
-    select 'oldest_age_ms', coalesce(extract(epoch from clock_timestamp() - (
-             select o.received_at from whizbang.wh_inbox o
-             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 1)) * 1000, 0)
+    select 'leased', m.leased from summary m
     union all
-    select 'leased', (select count(*) from (
-             select o.lease_expiry from whizbang.wh_inbox o
-             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000) w
-             where w.lease_expiry >= clock_timestamp())
+    select 'oldest_age_ms', m.oldest_age_ms from summary m
     union all
     select 'scheduled', (select count(*) from (
              select 1 from whizbang.wh_inbox o
-             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for < 'infinity'
+             where o.processed_at is null and o.scheduled_for is not null and not o.blocked
+               and o.scheduled_for > v_now and o.scheduled_for < 'infinity'
              order by o.scheduled_for, o.sequence limit 10000) w)
     union all
     select 'parked', (select count(*) from (
@@ -84,10 +103,21 @@ begin
       select count(*) from blocked_stream)
   ) s;
   return query
-  select 'dead', d.failure_reason::text, count(*)::double precision
-  from whizbang.wh_dead_letters d where d.recovered_at is null group by d.failure_reason;
+  with recursive reason as (
+    (select d.failure_reason from whizbang.wh_dead_letters d where d.recovered_at is null order by d.failure_reason limit 1)
+    union all
+    select n.failure_reason
+    from reason r
+    cross join lateral (
+      select d.failure_reason from whizbang.wh_dead_letters d
+      where d.recovered_at is null and d.failure_reason > r.failure_reason order by d.failure_reason limit 1) n
+  )
+  select 'dead', r.failure_reason::text, (select count(*) from (
+           select 1 from whizbang.wh_dead_letters d
+           where d.recovered_at is null and d.failure_reason = r.failure_reason limit 10000) w)::double precision
+  from reason r;
   return query
   select 'instances', 'alive', count(*)::double precision
-  from whizbang.wh_service_instances i where i.last_heartbeat_at > clock_timestamp() - interval '2 minutes';
+  from whizbang.wh_service_instances i where i.last_heartbeat_at > v_now - interval '35 seconds';
 end
 $$;

@@ -53,6 +53,8 @@ create index idx_outbox_due on whizbang.wh_outbox (scheduled_for, sequence)
 create index idx_outbox_stream on whizbang.wh_outbox (stream_id, sequence)
   where processed_at is null and stream_id is not null;
 create index idx_outbox_blocked on whizbang.wh_outbox (stream_id, sequence) where blocked;
+-- For the purge of kept rows; empty unless completed rows are kept.
+create index idx_outbox_processed on whizbang.wh_outbox (processed_at) where processed_at is not null;
 create index idx_outbox_stuck_sentinel on whizbang.wh_outbox (sequence)
   where processed_at is null and past_sentinel;
 
@@ -94,6 +96,7 @@ create index idx_inbox_due on whizbang.wh_inbox (scheduled_for, sequence)
 create index idx_inbox_stream on whizbang.wh_inbox (stream_id, sequence)
   where processed_at is null and stream_id is not null;
 create index idx_inbox_blocked on whizbang.wh_inbox (stream_id, sequence) where blocked;
+create index idx_inbox_processed on whizbang.wh_inbox (processed_at) where processed_at is not null;
 create index idx_inbox_stuck_sentinel on whizbang.wh_inbox (sequence)
   where processed_at is null and past_sentinel;
 

@@ -82,7 +82,13 @@ export class Workers {
           connectionString: listenTarget(options),
           schema,
           logger,
-          onRing: (channel) => sleepers[channel].ring(),
+          onRing: (channel) => {
+            sleepers[channel].ring();
+            if (channel === 'deadletter') {
+              // Who gives the duty up rings here.
+              this.#duty?.wake();
+            }
+          },
         })
       : undefined;
     this.#heartbeat = new Heartbeat({ pool: database.pool, schema, service: options.service, identity, logger });

@@ -14,7 +14,7 @@ export const sqlFiles: readonly SqlFile[] = [
   {
     kind: 'migration',
     name: '0001_initial',
-    checksum: '7236610d90801eee0489f88cfb8132c104ed3b73b42d96670e4fee544e6f3ef8',
+    checksum: '07440e2733f90ac715797b614d7f3034092a912a02d4ca3fd636d40abf6b74dc',
     text: `-- The tables of Whizbang. \`whizbang.\` stands for the schema that migrate() is given; every name is quoted there.
 --
 -- Two rules shape the indexes:
@@ -70,6 +70,8 @@ create index idx_outbox_due on whizbang.wh_outbox (scheduled_for, sequence)
 create index idx_outbox_stream on whizbang.wh_outbox (stream_id, sequence)
   where processed_at is null and stream_id is not null;
 create index idx_outbox_blocked on whizbang.wh_outbox (stream_id, sequence) where blocked;
+-- For the purge of kept rows; empty unless completed rows are kept.
+create index idx_outbox_processed on whizbang.wh_outbox (processed_at) where processed_at is not null;
 create index idx_outbox_stuck_sentinel on whizbang.wh_outbox (sequence)
   where processed_at is null and past_sentinel;
 
@@ -111,6 +113,7 @@ create index idx_inbox_due on whizbang.wh_inbox (scheduled_for, sequence)
 create index idx_inbox_stream on whizbang.wh_inbox (stream_id, sequence)
   where processed_at is null and stream_id is not null;
 create index idx_inbox_blocked on whizbang.wh_inbox (stream_id, sequence) where blocked;
+create index idx_inbox_processed on whizbang.wh_inbox (processed_at) where processed_at is not null;
 create index idx_inbox_stuck_sentinel on whizbang.wh_inbox (sequence)
   where processed_at is null and past_sentinel;
 
@@ -273,7 +276,7 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_inbox',
-    checksum: 'edfa639f9146c1e189ee1779b75dca244304e5b357a940cda3a66ec15dbfab84',
+    checksum: 'ed4bf9ca7148eb5370fcd259bb85ae242bdab0db130c8dd67644f68847115174',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
@@ -414,7 +417,9 @@ begin
          exists (select 1 from candidate f where f.message_id = c.message_id and f.suspect),
          c.stream_id is not null and (select exists (select 1 from whizbang.wh_dead_letters d where d.parks_stream))
            and exists (select 1 from whizbang.wh_dead_letters d
-                       where d.parks_stream and d.stream_id = c.stream_id and d.source_table = 'wh_inbox')
+                       where d.parks_stream and d.stream_id = c.stream_id and d.source_table = 'wh_inbox'
+                         -- What comes back from before it does not follow it.
+                         and d.source_sequence < c.sequence)
   from claimed c
   order by c.sequence;
 end
@@ -424,7 +429,7 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_outbox',
-    checksum: '6f4ca8f8237cccb9a51d188dcb9759e7866f3f9c1df8ab3b3bd3f3bcf12bf0a3',
+    checksum: '3c29546ccc60e8145b8e4171edb10eef98445f66e795018c2fb6913f51422c09',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
@@ -565,7 +570,9 @@ begin
          exists (select 1 from candidate f where f.message_id = c.message_id and f.suspect),
          c.stream_id is not null and (select exists (select 1 from whizbang.wh_dead_letters d where d.parks_stream))
            and exists (select 1 from whizbang.wh_dead_letters d
-                       where d.parks_stream and d.stream_id = c.stream_id and d.source_table = 'wh_outbox')
+                       where d.parks_stream and d.stream_id = c.stream_id and d.source_table = 'wh_outbox'
+                         -- What comes back from before it does not follow it.
+                         and d.source_sequence < c.sequence)
   from claimed c
   order by c.sequence;
 end
@@ -998,9 +1005,9 @@ $$;
   {
     kind: 'function',
     name: 'find_stuck_inbox_rows',
-    checksum: '9be9b4ac8047baf94068e206940c9f44e4ea078ece92ab5ddfdd768dea1fb0ba',
+    checksum: 'b3f259f9a803b791fd0c0b97a803a824b8693274242e2a0c6bff2a253d80b66b',
     text: `-- Rows that were claimed more often than the cap allows and never drained, worst first; and parked rows (infinity), which
--- nothing will ever drain. Served by idx_inbox_stuck_sentinel (thresholds from 5 on) and idx_inbox_due.
+-- nothing will ever drain. Served by idx_inbox_stuck_sentinel and idx_inbox_due; a threshold below 5 reads the table beside.
 create or replace function whizbang.find_stuck_inbox_rows(p_max_attempts integer, p_limit integer)
 returns table (
   message_id uuid, message_type text, stream_id uuid, attempts integer, claimed_since timestamptz, parked boolean
@@ -1017,6 +1024,10 @@ begin
      order by o.attempts desc, o.sequence limit p_limit)
     union
     (select o.message_id, o.message_type, o.stream_id, o.attempts, o.received_at, o.scheduled_for, o.sequence from whizbang.wh_inbox o
+     where p_max_attempts < 5 and o.processed_at is null and not o.past_sentinel and o.attempts > p_max_attempts
+     order by o.attempts desc, o.sequence limit p_limit)
+    union
+    (select o.message_id, o.message_type, o.stream_id, o.attempts, o.received_at, o.scheduled_for, o.sequence from whizbang.wh_inbox o
      where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
      order by o.scheduled_for, o.sequence limit p_limit)
   ) s
@@ -1029,9 +1040,9 @@ $$;
   {
     kind: 'function',
     name: 'find_stuck_outbox_rows',
-    checksum: '0d296b3eb8d370d322073e83bead50f6b7e95263bf6c87aec449e57911ea8ecc',
+    checksum: '4ed6d17a894dc6e7dae9e970dc94639bba50117627853cabe808bd73516c0f48',
     text: `-- Rows that were claimed more often than the cap allows and never drained, worst first; and parked rows (infinity), which
--- nothing will ever drain. Served by idx_outbox_stuck_sentinel (thresholds from 5 on) and idx_outbox_due.
+-- nothing will ever drain. Served by idx_outbox_stuck_sentinel and idx_outbox_due; a threshold below 5 reads the table beside.
 create or replace function whizbang.find_stuck_outbox_rows(p_max_attempts integer, p_limit integer)
 returns table (
   message_id uuid, message_type text, stream_id uuid, attempts integer, claimed_since timestamptz, parked boolean
@@ -1045,6 +1056,10 @@ begin
   from (
     (select o.message_id, o.message_type, o.stream_id, o.attempts, o.created_at, o.scheduled_for, o.sequence from whizbang.wh_outbox o
      where o.processed_at is null and o.past_sentinel and o.attempts > p_max_attempts
+     order by o.attempts desc, o.sequence limit p_limit)
+    union
+    (select o.message_id, o.message_type, o.stream_id, o.attempts, o.created_at, o.scheduled_for, o.sequence from whizbang.wh_outbox o
+     where p_max_attempts < 5 and o.processed_at is null and not o.past_sentinel and o.attempts > p_max_attempts
      order by o.attempts desc, o.sequence limit p_limit)
     union
     (select o.message_id, o.message_type, o.stream_id, o.attempts, o.created_at, o.scheduled_for, o.sequence from whizbang.wh_outbox o
@@ -1113,15 +1128,15 @@ $$;
   {
     kind: 'function',
     name: 'mark_dead_letter_holding',
-    checksum: 'b312e8e240dccccd0c6fac49e5a702c27d725b5b0f3987afd7352dc545435c97',
-    text: `-- Leaves a dead letter to an operator. Returns false when it is recovered already or given up.
+    checksum: '5cb0f065e0220cfafdf8389406e578e921155596cfb8ff4499c7100e5949ba1c',
+    text: `-- Leaves a dead letter to an operator. Returns false when it is recovered, held or given up already.
 create or replace function whizbang.mark_dead_letter_holding(p_dead_letter_id uuid) returns boolean
 language plpgsql volatile
 as $$
 begin
   update whizbang.wh_dead_letters
   set recovery_status = 2, next_recovery_at = null
-  where dead_letter_id = p_dead_letter_id and recovered_at is null and recovery_status <> 4;
+  where dead_letter_id = p_dead_letter_id and recovered_at is null and recovery_status in (0, 1);
   return found;
 end
 $$;
@@ -1130,15 +1145,15 @@ $$;
   {
     kind: 'function',
     name: 'mark_dead_letter_permanently_failed',
-    checksum: 'c4a34f733b63b4721cff5e7c77a2c53b67bd5078a1df44860803798cdc40d786',
-    text: `-- Gives a dead letter up for good. Returns false when it is recovered already.
+    checksum: '34f2fe028764bc4d89497eaaf981636a957af315f1dd0c43877a1cca49d8e430',
+    text: `-- Gives a dead letter up for good. Returns false when it is recovered or given up already.
 create or replace function whizbang.mark_dead_letter_permanently_failed(p_dead_letter_id uuid) returns boolean
 language plpgsql volatile
 as $$
 begin
   update whizbang.wh_dead_letters
   set recovery_status = 4, next_recovery_at = null, parks_stream = false
-  where dead_letter_id = p_dead_letter_id and recovered_at is null;
+  where dead_letter_id = p_dead_letter_id and recovered_at is null and recovery_status <> 4;
   return found;
 end
 $$;
@@ -1147,7 +1162,7 @@ $$;
   {
     kind: 'function',
     name: 'move_to_dead_letters',
-    checksum: '8ffdd66cf43162947d34a257fa1f4655cc4323302a14e23666c5c890f55a3516',
+    checksum: '808b79e257512e3d0dc339f5670b5fa974561f53f283b6892291a39dbcd2f677',
     text: `-- Moves messages that are given up into wh_dead_letters, whole, in one statement: they are in one table or the other at
 -- any moment. Fenced by holder and attempt; a null p_instance_id moves rows whoever holds them (an operator's doing).
 -- Moving what has been moved does nothing. A message that dies again after a recovery updates its row.
@@ -1184,10 +1199,12 @@ begin
              coalesce(m.parks, false) and g.stream_id is not null, p_instance_id, p_generation, m.fingerprint,
              case when m.fingerprint is null then null else 1 end, clock_timestamp()
       from gone g
-      join jsonb_to_recordset(p_messages) as m
-           ("messageId" uuid, reason integer, "lastReason" integer, error text, fingerprint text, parks boolean,
-            untried boolean, "completedStatus" integer)
-        on m."messageId" = g.message_id
+      join (
+        -- One that is named twice is one.
+        select distinct on (e."messageId") e.*
+        from jsonb_to_recordset(p_messages) as e
+             ("messageId" uuid, reason integer, "lastReason" integer, error text, fingerprint text, parks boolean,
+              untried boolean, "completedStatus" integer)) m on m."messageId" = g.message_id
       on conflict (source_table, source_id) do update
       -- It died again: what it was and why is renewed, what recovery has spent on it stays.
       set stream_id = excluded.stream_id, envelope = excluded.envelope, metadata = excluded.metadata, status = excluded.status,
@@ -1223,10 +1240,12 @@ begin
              coalesce(m.parks, false) and g.stream_id is not null, p_instance_id, p_generation, m.fingerprint,
              case when m.fingerprint is null then null else 1 end, clock_timestamp()
       from gone g
-      join jsonb_to_recordset(p_messages) as m
-           ("messageId" uuid, reason integer, "lastReason" integer, error text, fingerprint text, parks boolean,
-            untried boolean, "completedStatus" integer)
-        on m."messageId" = g.message_id
+      join (
+        -- One that is named twice is one.
+        select distinct on (e."messageId") e.*
+        from jsonb_to_recordset(p_messages) as e
+             ("messageId" uuid, reason integer, "lastReason" integer, error text, fingerprint text, parks boolean,
+              untried boolean, "completedStatus" integer)) m on m."messageId" = g.message_id
       on conflict (source_table, source_id) do update
       -- It died again: what it was and why is renewed, what recovery has spent on it stays.
       set stream_id = excluded.stream_id, envelope = excluded.envelope, metadata = excluded.metadata, status = excluded.status,
@@ -1257,14 +1276,15 @@ $$;
   {
     kind: 'function',
     name: 'note_dead_letter',
-    checksum: 'a068f7518cc2ce1870ab7ae25ed2ea55fbf614cbfdfdb9d349185b99594b24ca',
-    text: `-- Adds an operator's note, with time and name, below the notes that are there.
+    checksum: '9aa84fbba763137d8b1312094af966e38cb9deeff9af304b3d38c7e734103c36',
+    text: `-- Adds an operator's note, with time and name, below the notes that are there; past 100,000 characters the
+-- oldest go.
 create or replace function whizbang.note_dead_letter(p_dead_letter_id uuid, p_actor text, p_note text) returns boolean
 language plpgsql volatile
 as $$
 begin
   update whizbang.wh_dead_letters
-  set operator_notes = left(concat_ws(e'\\n', operator_notes,
+  set operator_notes = right(concat_ws(e'\\n', operator_notes,
         format('%s %s: %s', to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), p_actor, p_note)), 100000),
       operator_actor = p_actor
   where dead_letter_id = p_dead_letter_id;
@@ -1276,7 +1296,7 @@ $$;
   {
     kind: 'function',
     name: 'process_inbox_failures',
-    checksum: 'd7f2fe2cc2a592b5bad6692bdd4b95b3d6439dc0661c87368d136f0a474b4bb0',
+    checksum: '432212f9798cab810bd52a2e73353b3287733eeb2f5b51af769ec1644c928fdc',
     text: `-- Records tries that failed. A row counts only while this instance still holds the very attempt it claimed.
 --
 -- Attempts left: adds the Failed bit and what was completed, keeps the error, gives up the lease, and schedules the next
@@ -1306,6 +1326,7 @@ declare
   v_dead uuid[];
   v_message jsonb;
   v_problem text;
+  v_passed uuid[];
 begin
   select jsonb_agg(jsonb_build_object(
            'messageId', f."messageId", 'attempt', f.attempt, 'error', f.error, 'fingerprint', f.fingerprint,
@@ -1340,7 +1361,8 @@ begin
         error = f.error,
         failure_reason = coalesce(f.reason, 0),
         scheduled_for = v_now + case
-          when f."delayMs" is not null then f."delayMs" * interval '1 millisecond'
+          -- 30 days at the most: a delay beyond is a mistake of units, and must not fail the recording.
+          when f."delayMs" is not null then least(greatest(f."delayMs", 0), 2592000000) * interval '1 millisecond'
           else v_base * least(power(2, least(o.attempts, 10)), v_max_factor) * (1 + v_jitter * (random() - 0.5)) end,
         passable = f.policy = 1,
         instance_id = null,
@@ -1355,6 +1377,15 @@ begin
   from jsonb_to_recordset(p_failures) as f ("messageId" uuid)
   left join failed d on d.message_id = f."messageId"
   where f."messageId" <> all (coalesce(v_dead, '{}'));
+  -- Policy \`continue\`: followers that were put behind it while it was in hand may pass it now.
+  select array_agg(o.stream_id) into v_passed
+  from whizbang.wh_inbox o
+  where o.passable and o.stream_id is not null
+    and o.message_id = any (array(select f."messageId" from jsonb_to_recordset(p_failures) as f ("messageId" uuid, policy integer)
+                                  where f.policy = 1));
+  if v_passed is not null then
+    perform whizbang.unblock_inbox_streams(v_passed);
+  end if;
 end
 $$;
 `,
@@ -1362,7 +1393,7 @@ $$;
   {
     kind: 'function',
     name: 'process_outbox_failures',
-    checksum: '1347ea1d0f70ff6a825abd94cb86ac1151b908d36773fcaf9ef1133214e0102b',
+    checksum: '1fb82af985ee0effed9e9a32d2b71cd8aa6fa424aeda3ed571366a1301439ce0',
     text: `-- Records tries that failed. A row counts only while this instance still holds the very attempt it claimed.
 --
 -- Attempts left: adds the Failed bit and what was completed, keeps the error, gives up the lease, and schedules the next
@@ -1392,6 +1423,7 @@ declare
   v_dead uuid[];
   v_message jsonb;
   v_problem text;
+  v_passed uuid[];
 begin
   select jsonb_agg(jsonb_build_object(
            'messageId', f."messageId", 'attempt', f.attempt, 'error', f.error, 'fingerprint', f.fingerprint,
@@ -1426,7 +1458,8 @@ begin
         error = f.error,
         failure_reason = coalesce(f.reason, 0),
         scheduled_for = v_now + case
-          when f."delayMs" is not null then f."delayMs" * interval '1 millisecond'
+          -- 30 days at the most: a delay beyond is a mistake of units, and must not fail the recording.
+          when f."delayMs" is not null then least(greatest(f."delayMs", 0), 2592000000) * interval '1 millisecond'
           else v_base * least(power(2, least(o.attempts, 10)), v_max_factor) * (1 + v_jitter * (random() - 0.5)) end,
         passable = f.policy = 1,
         instance_id = null,
@@ -1441,6 +1474,15 @@ begin
   from jsonb_to_recordset(p_failures) as f ("messageId" uuid)
   left join failed d on d.message_id = f."messageId"
   where f."messageId" <> all (coalesce(v_dead, '{}'));
+  -- Policy \`continue\`: followers that were put behind it while it was in hand may pass it now.
+  select array_agg(o.stream_id) into v_passed
+  from whizbang.wh_outbox o
+  where o.passable and o.stream_id is not null
+    and o.message_id = any (array(select f."messageId" from jsonb_to_recordset(p_failures) as f ("messageId" uuid, policy integer)
+                                  where f.policy = 1));
+  if v_passed is not null then
+    perform whizbang.unblock_outbox_streams(v_passed);
+  end if;
 end
 $$;
 `,
@@ -1448,8 +1490,9 @@ $$;
   {
     kind: 'function',
     name: 'purge_completed_messages',
-    checksum: 'ada9195b0310fac1833395b07157fd20829e54319c10d6a437af6af6795bf1b4',
-    text: `-- Deletes processed rows that were kept (retainCompleted) and are older than p_days, p_limit of each table at a time.
+    checksum: '38d5de94babd4b1b671608846f97fd5aed2fe1bf5e4de8331285491c1d90d6d2',
+    text: `-- Deletes processed rows that were kept (retainCompleted) and are older than p_days, p_limit of each table at a time;
+-- returns the larger of the two numbers. Served by idx_outbox_processed and idx_inbox_processed.
 create or replace function whizbang.purge_completed_messages(p_days double precision, p_limit integer) returns integer
 language plpgsql volatile
 as $$
@@ -1496,9 +1539,9 @@ $$;
   {
     kind: 'function',
     name: 'record_heartbeat',
-    checksum: 'b9d4e11c04b911c9d2026e31070af9ab895ee09cee77597d527250919efa95dc',
+    checksum: '8a603f0e64f5b967a54e4b8096f9ef9546faf870f0b7eb5737076df4a5044dec',
     text: `-- Registers an instance or renews its entry, forgets instances that have been silent for p_stale_seconds, and with them
--- the doorbells that they left armed. Returns the forgotten ones (null for none); release_dead_instances() ends their leases.
+-- the doorbells that they left armed. A null p_stale_seconds forgets nobody. Returns the forgotten ones (null for none); release_dead_instances() ends their leases.
 create or replace function whizbang.record_heartbeat(
   p_instance_id uuid, p_service_name text, p_host_name text, p_process_id integer, p_metadata json default null,
   p_stale_seconds double precision default 35
@@ -1511,9 +1554,13 @@ begin
   insert into whizbang.wh_service_instances as i (instance_id, service_name, host_name, process_id, metadata)
   values (p_instance_id, p_service_name, p_host_name, p_process_id, p_metadata)
   on conflict (instance_id) do update set last_heartbeat_at = clock_timestamp(), metadata = coalesce(excluded.metadata, i.metadata);
+  -- SKIP LOCKED: two that come back from a long silence together would delete each other's entry, and deadlock.
   with dead as (
     delete from whizbang.wh_service_instances
-    where last_heartbeat_at < clock_timestamp() - p_stale_seconds * interval '1 second'
+    where instance_id in (
+      select i.instance_id from whizbang.wh_service_instances i
+      where i.last_heartbeat_at < clock_timestamp() - p_stale_seconds * interval '1 second'
+      for update skip locked)
     returning instance_id
   )
   select array_agg(instance_id) into v_dead from dead;
@@ -1527,10 +1574,10 @@ $$;
   {
     kind: 'function',
     name: 'recover_dead_letter',
-    checksum: '06d32324f798d52999e5189c17af8266741c7eed8ad4db80011b72ea7d8b87c4',
+    checksum: '9b0d832f6c77ff532eb76d37f8d4abbb537c8f23cf9b57469bf49349f39c7f3e',
     text: `-- Brings a dead letter back to its table, whole: same id, place in its stream, payload, metadata, scope, status and time;
 -- attempts begin at 0 again. One statement decides who does it: false when the row is recovered, held or given up, or has
--- no envelope to bring back, or when its message is in its table already.
+-- no envelope to bring back. A message that is in its table already counts as brought back, and is left as it is.
 create or replace function whizbang.recover_dead_letter(p_dead_letter_id uuid) returns boolean
 language plpgsql volatile
 as $$
@@ -1599,10 +1646,13 @@ $$;
   {
     kind: 'function',
     name: 'release_dead_instances',
-    checksum: 'f2f6cb6a0e883535803de34f61ea8ecaae9233435d595d0e6b500cbe74148adb',
-    text: `-- Ends the leases of instances that have stopped beating, without waiting for them to run out. Reads the rows that may be
--- claimed, which is why only the elected instance does it, and only when an instance has died. The attempt is kept: it
--- was a try, as far as anybody can tell. Returns how many leases were ended.
+    checksum: '53ce144d5d7e5a8b6ebc6663a77660ee54d9086b4ff52ca270ade6e88a349db9',
+    text: `-- Ends the leases of instances that have stopped beating, without waiting for them to run out. Called by the one instance
+-- whose heartbeat forgot them. The attempt is kept: it was a try, as far as anybody can tell. Returns how many leases were
+-- ended.
+--
+-- No index holds leases (a claim would not be HOT). Leased rows are never blocked and never wait for a time, so that the
+-- two indexes that claims read hold them all: what waits for next week is not looked at.
 create or replace function whizbang.release_dead_instances(p_instance_ids uuid[]) returns integer
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -1612,10 +1662,26 @@ declare
   v_inbox integer;
 begin
   update whizbang.wh_outbox o set lease_expiry = '-infinity'
-  where o.processed_at is null and o.instance_id = any (p_instance_ids) and o.lease_expiry > clock_timestamp();
+  where o.message_id = any (array(
+    (select r.message_id from whizbang.wh_outbox r
+     where r.processed_at is null and r.scheduled_for is null and not r.blocked
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > clock_timestamp())
+    union all
+    (select r.message_id from whizbang.wh_outbox r
+     where r.processed_at is null and r.scheduled_for is not null and r.scheduled_for <= clock_timestamp() and not r.blocked
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > clock_timestamp())))
+    and o.instance_id = any (p_instance_ids);
   get diagnostics v_outbox = row_count;
   update whizbang.wh_inbox i set lease_expiry = '-infinity'
-  where i.processed_at is null and i.instance_id = any (p_instance_ids) and i.lease_expiry > clock_timestamp();
+  where i.message_id = any (array(
+    (select r.message_id from whizbang.wh_inbox r
+     where r.processed_at is null and r.scheduled_for is null and not r.blocked
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > clock_timestamp())
+    union all
+    (select r.message_id from whizbang.wh_inbox r
+     where r.processed_at is null and r.scheduled_for is not null and r.scheduled_for <= clock_timestamp() and not r.blocked
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > clock_timestamp())))
+    and i.instance_id = any (p_instance_ids);
   get diagnostics v_inbox = row_count;
   if v_outbox > 0 then
     perform whizbang.ring_doorbell('outbox');
@@ -1631,11 +1697,18 @@ $$;
   {
     kind: 'function',
     name: 'release_duty',
-    checksum: 'b6f67e38198aa630b2453308261214a25db12608c59c019febe08c8fd5a8f9d2',
-    text: `create or replace function whizbang.release_duty(p_duty text, p_instance_id uuid) returns void
-language sql volatile
+    checksum: '8a848549c63f32eae9e980ca91b502b29683d2060712d06535d3da63cc79a443',
+    text: `-- Gives the duty up and wakes the others, one of which takes it over at once. Always notifies: those who wait for the duty
+-- arm no doorbell, and it is one notification in the life of a process.
+create or replace function whizbang.release_duty(p_duty text, p_instance_id uuid) returns void
+language plpgsql volatile
 as $$
+begin
   delete from whizbang.wh_duties where duty = p_duty and instance_id = p_instance_id;
+  if found then
+    perform pg_notify(whizbang.wake_channel('deadletter'), '');
+  end if;
+end
 $$;
 `,
   },
@@ -1884,33 +1957,44 @@ $$;
   {
     kind: 'function',
     name: 'service_status',
-    checksum: 'cb1e55b841071872125265ff13d48284a0105355c8110e37e3b15a680a52d5a7',
+    checksum: '4c1de26097dc4aacd091abe890b0444a733639f7cf841dfb075aa896841928a8',
     text: `-- How a service stands, in rows of category, name and value. Counts stop at 10,000 and read only the partial indexes, so
--- that the answer takes as long whatever waits.
+-- that the answer takes as long whatever waits. What is due counts as pending whether it is tried for the first time or
+-- again; what waits for its time counts as scheduled.
 create or replace function whizbang.service_status() returns table (category text, name text, value double precision)
 language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
+declare
+  v_now timestamptz := clock_timestamp();
 begin
   return query
+  with due as materialized (
+    (select o.lease_expiry, o.created_at as since from whizbang.wh_outbox o
+     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000)
+    union all
+    (select o.lease_expiry, o.created_at from whizbang.wh_outbox o
+     where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for <= v_now
+     order by o.scheduled_for, o.sequence limit 10000)
+  ),
+  summary as (
+    select least(count(*), 10000) as pending,
+           least(count(*) filter (where d.lease_expiry >= v_now), 10000) as leased,
+           coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
+    from due d
+  )
   select 'outbox', s.name, s.value::double precision
   from (
-    select 'pending' as name, (select count(*) from (
-             select 1 from whizbang.wh_outbox o
-             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000) w) as value
+    select 'pending' as name, m.pending::numeric as value from summary m
     union all
-    select 'oldest_age_ms', coalesce(extract(epoch from clock_timestamp() - (
-             select o.created_at from whizbang.wh_outbox o
-             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 1)) * 1000, 0)
+    select 'leased', m.leased from summary m
     union all
-    select 'leased', (select count(*) from (
-             select o.lease_expiry from whizbang.wh_outbox o
-             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000) w
-             where w.lease_expiry >= clock_timestamp())
+    select 'oldest_age_ms', m.oldest_age_ms from summary m
     union all
     select 'scheduled', (select count(*) from (
              select 1 from whizbang.wh_outbox o
-             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for < 'infinity'
+             where o.processed_at is null and o.scheduled_for is not null and not o.blocked
+               and o.scheduled_for > v_now and o.scheduled_for < 'infinity'
              order by o.scheduled_for, o.sequence limit 10000) w)
     union all
     select 'parked', (select count(*) from (
@@ -1932,24 +2016,32 @@ begin
       select count(*) from blocked_stream)
   ) s;
   return query
+  with due as materialized (
+    (select o.lease_expiry, o.received_at as since from whizbang.wh_inbox o
+     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000)
+    union all
+    (select o.lease_expiry, o.received_at from whizbang.wh_inbox o
+     where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for <= v_now
+     order by o.scheduled_for, o.sequence limit 10000)
+  ),
+  summary as (
+    select least(count(*), 10000) as pending,
+           least(count(*) filter (where d.lease_expiry >= v_now), 10000) as leased,
+           coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
+    from due d
+  )
   select 'inbox', s.name, s.value::double precision
   from (
-    select 'pending' as name, (select count(*) from (
-             select 1 from whizbang.wh_inbox o
-             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000) w) as value
+    select 'pending' as name, m.pending::numeric as value from summary m
     union all
-    select 'oldest_age_ms', coalesce(extract(epoch from clock_timestamp() - (
-             select o.received_at from whizbang.wh_inbox o
-             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 1)) * 1000, 0)
+    select 'leased', m.leased from summary m
     union all
-    select 'leased', (select count(*) from (
-             select o.lease_expiry from whizbang.wh_inbox o
-             where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000) w
-             where w.lease_expiry >= clock_timestamp())
+    select 'oldest_age_ms', m.oldest_age_ms from summary m
     union all
     select 'scheduled', (select count(*) from (
              select 1 from whizbang.wh_inbox o
-             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for < 'infinity'
+             where o.processed_at is null and o.scheduled_for is not null and not o.blocked
+               and o.scheduled_for > v_now and o.scheduled_for < 'infinity'
              order by o.scheduled_for, o.sequence limit 10000) w)
     union all
     select 'parked', (select count(*) from (
@@ -1971,11 +2063,22 @@ begin
       select count(*) from blocked_stream)
   ) s;
   return query
-  select 'dead', d.failure_reason::text, count(*)::double precision
-  from whizbang.wh_dead_letters d where d.recovered_at is null group by d.failure_reason;
+  with recursive reason as (
+    (select d.failure_reason from whizbang.wh_dead_letters d where d.recovered_at is null order by d.failure_reason limit 1)
+    union all
+    select n.failure_reason
+    from reason r
+    cross join lateral (
+      select d.failure_reason from whizbang.wh_dead_letters d
+      where d.recovered_at is null and d.failure_reason > r.failure_reason order by d.failure_reason limit 1) n
+  )
+  select 'dead', r.failure_reason::text, (select count(*) from (
+           select 1 from whizbang.wh_dead_letters d
+           where d.recovered_at is null and d.failure_reason = r.failure_reason limit 10000) w)::double precision
+  from reason r;
   return query
   select 'instances', 'alive', count(*)::double precision
-  from whizbang.wh_service_instances i where i.last_heartbeat_at > clock_timestamp() - interval '2 minutes';
+  from whizbang.wh_service_instances i where i.last_heartbeat_at > v_now - interval '35 seconds';
 end
 $$;
 `,
@@ -2102,15 +2205,18 @@ $$;
   {
     kind: 'function',
     name: 'store_undecodable_deliveries',
-    checksum: '60d9dcb1268913f0cdcfbf1031b48653d3475d6a3f3d4a5e6b1e4cd617208bb5',
+    checksum: '8a2b17acbeee1bfa17294c1e37c9c7cdfbe4fb3979e28eca3f243cce923b3862',
     text: `-- Keeps deliveries that could not be read, bytes and headers, in the dead letters, so that acknowledging them loses nothing.
 -- The source id is derived from the content by the caller: a redelivery finds its row and adds none.
 create or replace function whizbang.store_undecodable_deliveries(
   p_source_ids uuid[], p_message_types text[], p_destinations text[], p_bodies bytea[], p_metadata text[], p_errors text[],
   p_failure_reason integer, p_generation text, p_instance_id uuid
 ) returns integer
-language sql volatile
+language plpgsql volatile
 as $$
+declare
+  v_stored integer;
+begin
   with stored as (
     insert into whizbang.wh_dead_letters
       (dead_letter_id, source_table, source_id, message_type, destination, raw_body, metadata, failure_reason,
@@ -2122,7 +2228,12 @@ as $$
     on conflict (source_table, source_id) do nothing
     returning 1
   )
-  select count(*)::integer from stored;
+  select count(*) into v_stored from stored;
+  if v_stored > 0 then
+    perform whizbang.ring_doorbell('deadletter');
+  end if;
+  return v_stored;
+end
 $$;
 `,
   },

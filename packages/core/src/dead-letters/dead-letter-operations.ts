@@ -44,9 +44,13 @@ export interface BulkOptions {
   readonly actor: string;
   /** Only count what it would do. Default false. */
   readonly dryRun?: boolean;
-  /** Dead letters a second, at the most. Default 100. */
+  /** Dead letters a second, at the most; above 0. Default 100. */
   readonly perSecond?: number;
-  /** Stop when this share of what was retried is dead again, between 0 and 1. Default 0.5; looked at after every 100. */
+  /**
+   * For retries: stop when more than this share of what has had a result failed again, between 0 and 1. Default 0.5. Looked at
+   * after every second, over the last 1,000 retried, once 10 of them (or all, if there are fewer) have failed again: waiting for their
+   * next try, or dead.
+   */
   readonly stopWhenDeadAgain?: number;
   readonly signal?: AbortSignal;
 }
@@ -54,11 +58,12 @@ export interface BulkOptions {
 export interface BulkResult {
   readonly matched: number;
   readonly changed: number;
-  /** True when too many of those retried were dead again. */
+  /** True when too many of those retried failed again. */
   readonly stopped: boolean;
 }
 
-const bulkPage = 100;
+const watchedRetries = 1_000;
+const fewFailures = 10;
 
 /** What operators do with dead letters; a command line or a console calls these. */
 export class DeadLetterOperations {
@@ -138,15 +143,19 @@ export class DeadLetterOperations {
     return this.#inBulk(filter, options, 'give_up_dead_letter');
   }
 
-  /** Wakes the recovery worker of this process, when it is the elected one. */
-  scanNow(): void {
+  /** Has the elected instance's recovery worker look now, whichever process it is. */
+  async scanNow(): Promise<void> {
     this.#scanNow();
+    await this.#pool.query(`select ${this.#prefix}ring_doorbell('deadletter')`);
   }
 
   async #inBulk(filter: DeadLetterFilter, options: BulkOptions, call: string): Promise<BulkResult> {
     const { actor, dryRun = false, perSecond = 100, stopWhenDeadAgain = 0.5, signal } = options;
     if (actor.trim() === '') {
       throw new ConfigurationError('actor must say who does it.');
+    }
+    if (!(perSecond > 0)) {
+      throw new ConfigurationError('perSecond must be above 0.');
     }
     const { where, values } = whereOf(filter, undefined);
     const { rows } = await this.#pool.query<{ id: string }>(
@@ -158,8 +167,10 @@ export class DeadLetterOperations {
     if (dryRun) {
       return { matched: ids.length, changed, stopped: false };
     }
-    for (let from = 0; from < ids.length && signal?.aborted !== true; from += bulkPage) {
-      const page = ids.slice(from, from + bulkPage);
+    // A second's worth at a time, so that no second has more.
+    const size = Math.min(Math.max(Math.floor(perSecond), 1), watchedRetries);
+    for (let from = 0; from < ids.length && signal?.aborted !== true; from += size) {
+      const page = ids.slice(from, from + size);
       for (const id of page) {
         changed += (await this.#ask(call, id, actor)) ? 1 : 0;
       }
@@ -167,22 +178,38 @@ export class DeadLetterOperations {
         this.#scanNow();
       }
       await pause((page.length / perSecond) * 1000, signal);
-      if (call === 'retry_dead_letter' && (await this.#shareDeadAgain(page)) > stopWhenDeadAgain) {
-        return { matched: ids.length, changed, stopped: true };
+      if (call === 'retry_dead_letter') {
+        const retried = ids.slice(Math.max(0, from + page.length - watchedRetries), from + page.length);
+        if (await this.#failAgain(retried, stopWhenDeadAgain)) {
+          return { matched: ids.length, changed, stopped: true };
+        }
       }
     }
     return { matched: ids.length, changed, stopped: false };
   }
 
-  /** Of dead letters that were just retried: the share that is dead again rather than on its way or gone. */
-  async #shareDeadAgain(ids: readonly string[]): Promise<number> {
-    const { rows } = await this.#pool.query<{ dead: number }>(
-      `select count(*)::integer as dead from ${this.#prefix}wh_dead_letters d
-       where d.dead_letter_id = any ($1) and d.recovered_at is null and d.last_recovery_at is not null
-         and d.dead_lettered_at > d.last_recovery_at`,
+  /** Whether too large a share of what was retried failed again, of what has had a result. */
+  async #failAgain(ids: readonly string[], share: number): Promise<boolean> {
+    // Back in its table it begins at 0 attempts. With one more and no lease it has failed and waits for its retry.
+    const { rows } = await this.#pool.query<{ failed: number; gone: number }>(
+      `with retried as (
+         select d.recovered_at is null and d.dead_lettered_at > d.last_recovery_at as dead, d.recovered_at is not null as back,
+                coalesce(o.attempts, i.attempts) as attempts, coalesce(o.instance_id, i.instance_id) as held_by,
+                coalesce(o.message_id, i.message_id) is null as gone
+         from ${this.#prefix}wh_dead_letters d
+         left join ${this.#prefix}wh_outbox o
+           on o.message_id = d.source_id and d.source_table = 'wh_outbox' and o.processed_at is null
+         left join ${this.#prefix}wh_inbox i
+           on i.message_id = d.source_id and d.source_table = 'wh_inbox' and i.processed_at is null
+         where d.dead_letter_id = any ($1)
+       )
+       select (count(*) filter (where dead or (back and attempts > 0 and held_by is null)))::integer as failed,
+              (count(*) filter (where back and gone))::integer as gone
+       from retried`,
       [ids],
     );
-    return (rows[0]?.dead ?? 0) / Math.max(ids.length, 1);
+    const { failed = 0, gone = 0 } = rows[0] ?? {};
+    return failed >= Math.min(fewFailures, ids.length) && failed > share * (failed + gone);
   }
 
   async #ask(call: string, ...values: string[]): Promise<boolean> {

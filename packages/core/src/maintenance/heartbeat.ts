@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import type pg from 'pg';
 import type { Logger } from '../contract/logger.js';
 import type { SchemaName } from '../database/schema-name.js';
-import { pause } from '../runtime/clock.js';
+import { monotonicMs, pause } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
 
 export interface HeartbeatSettings {
@@ -16,6 +16,8 @@ export interface HeartbeatSettings {
 const intervalMs = 10_000;
 // An instance that has been silent for so long is dead; fencing makes it harmless if it was only asleep.
 const staleSeconds = 35;
+// A longer pause between two beats of our own: the database, or we, were away.
+const gapMs = 2 * intervalMs;
 
 /**
  * Keeps this instance's row in `wh_service_instances` fresh and, on the way, frees streams whose head was removed by hand.
@@ -25,6 +27,8 @@ export class Heartbeat {
   readonly #stop = new AbortController();
   #running: Promise<void> | undefined;
   #registered: string | undefined;
+  #beatingSinceMs = 0;
+  #lastBeatMs = Number.NEGATIVE_INFINITY;
 
   constructor(settings: HeartbeatSettings) {
     this.#settings = settings;
@@ -68,7 +72,7 @@ export class Heartbeat {
     const id = identity.current;
     const { rows } = await pool.query<{ dead: string[] | null }>(
       `select ${schema.prefix}record_heartbeat($1, $2, $3, $4, null, $5) as dead, ${schema.prefix}unblock_stranded_outbox_streams(), ${schema.prefix}unblock_stranded_inbox_streams()`,
-      [id, service, hostname().slice(0, 200), process.pid, staleSeconds],
+      [id, service, hostname().slice(0, 200), process.pid, this.#mayJudge() ? staleSeconds : null],
     );
     const dead = rows[0]?.dead ?? [];
     if (dead.length > 0) {
@@ -85,6 +89,19 @@ export class Heartbeat {
       await this.#forget(this.#registered);
       this.#registered = id;
     }
+  }
+
+  /**
+   * Who was silent itself judges nobody: after an outage of the database everybody looks dead to the first that is back. Only
+   * who has been beating all the while may tell that another has not.
+   */
+  #mayJudge(): boolean {
+    const now = monotonicMs();
+    if (now - this.#lastBeatMs > gapMs) {
+      this.#beatingSinceMs = now;
+    }
+    this.#lastBeatMs = now;
+    return now - this.#beatingSinceMs >= staleSeconds * 1000;
   }
 
   async #forget(id: string | undefined): Promise<void> {

@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { failureReasonName } from '../contract/message-failure-reason.js';
+import { isUuid } from '../contract/stream-id.js';
 import type { SchemaName } from '../database/schema-name.js';
 import type { BreakerState } from '../failure/breakers.js';
 
@@ -34,17 +35,16 @@ export async function explainMessage(
   messageId: string,
   breakers: { readonly outbox: readonly BreakerState[]; readonly inbox: readonly BreakerState[] },
 ): Promise<Explanation> {
+  if (!isUuid(messageId)) {
+    return { where: 'unknown', sentence: 'It is no message id: message ids are UUIDs.', attempts: null, lastError: null };
+  }
   const { prefix } = schema;
   const { rows } = await pool.query<WaitingRow>(`select * from ${prefix}explain_message($1)`, [messageId]);
-  const [row] = rows;
+  // A service that handles what it publishes has the message twice: where it waits says more than where it is done.
+  const row = rows.find((one) => !one.processed);
   if (row !== undefined) {
     const sentence = sentenceOf(row, breakers[row.category]);
-    return {
-      where: row.processed ? 'completed' : row.category,
-      sentence,
-      attempts: row.attempts,
-      lastError: row.error,
-    };
+    return { where: row.category, sentence, attempts: row.attempts, lastError: row.error };
   }
   const dead = await pool.query<{
     source_table: string;
@@ -65,6 +65,15 @@ export async function explainMessage(
       sentence: `It was dead-lettered at ${letter.at} because of ${failureReasonName(letter.failure_reason)} after ${letter.attempts} tries.`,
       attempts: letter.attempts,
       lastError: letter.error_text,
+    };
+  }
+  const [kept] = rows;
+  if (kept !== undefined) {
+    return {
+      where: 'completed',
+      sentence: 'It has been completed and is kept (retainCompleted).',
+      attempts: kept.attempts,
+      lastError: kept.error,
     };
   }
   const seen = await pool.query<{ at: string }>(
@@ -93,9 +102,6 @@ export async function explainMessage(
 function sentenceOf(row: WaitingRow, breakers: readonly BreakerState[]): string {
   const key = row.category === 'outbox' ? row.destination : row.message_type;
   const breaker = breakers.find((one) => one.key === key);
-  if (row.processed) {
-    return 'It has been completed and is kept (retainCompleted).';
-  }
   if (row.parked) {
     return 'It is parked (scheduled_for = infinity); set scheduled_for to now() to try it.';
   }
