@@ -34,12 +34,12 @@ begin
              coalesce(m.parks, false) and g.stream_id is not null, p_instance_id, p_generation, m.fingerprint,
              case when m.fingerprint is null then null else 1 end, clock_timestamp()
       from gone g
-      -- One that is named twice is one.
-      cross join lateral (
-        select * from jsonb_to_recordset(p_messages) as m
+      join (
+        -- One that is named twice is one.
+        select distinct on (e."messageId") e.*
+        from jsonb_to_recordset(p_messages) as e
              ("messageId" uuid, reason integer, "lastReason" integer, error text, fingerprint text, parks boolean,
-              untried boolean, "completedStatus" integer)
-        where m."messageId" = g.message_id limit 1) m
+              untried boolean, "completedStatus" integer)) m on m."messageId" = g.message_id
       on conflict (source_table, source_id) do update
       -- It died again: what it was and why is renewed, what recovery has spent on it stays.
       set stream_id = excluded.stream_id, envelope = excluded.envelope, metadata = excluded.metadata, status = excluded.status,
@@ -75,12 +75,12 @@ begin
              coalesce(m.parks, false) and g.stream_id is not null, p_instance_id, p_generation, m.fingerprint,
              case when m.fingerprint is null then null else 1 end, clock_timestamp()
       from gone g
-      -- One that is named twice is one.
-      cross join lateral (
-        select * from jsonb_to_recordset(p_messages) as m
+      join (
+        -- One that is named twice is one.
+        select distinct on (e."messageId") e.*
+        from jsonb_to_recordset(p_messages) as e
              ("messageId" uuid, reason integer, "lastReason" integer, error text, fingerprint text, parks boolean,
-              untried boolean, "completedStatus" integer)
-        where m."messageId" = g.message_id limit 1) m
+              untried boolean, "completedStatus" integer)) m on m."messageId" = g.message_id
       on conflict (source_table, source_id) do update
       -- It died again: what it was and why is renewed, what recovery has spent on it stays.
       set stream_id = excluded.stream_id, envelope = excluded.envelope, metadata = excluded.metadata, status = excluded.status,

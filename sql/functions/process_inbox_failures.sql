@@ -65,7 +65,7 @@ begin
           -- 30 days at the most: a delay beyond is a mistake of units, and must not fail the recording.
           when f."delayMs" is not null then least(greatest(f."delayMs", 0), 2592000000) * interval '1 millisecond'
           else v_base * least(power(2, least(o.attempts, 10)), v_max_factor) * (1 + v_jitter * (random() - 0.5)) end,
-        passable = f.policy = 1,
+        passable = coalesce(f.policy = 1, false),
         instance_id = null,
         lease_expiry = null
     from jsonb_to_recordset(p_failures) as f
