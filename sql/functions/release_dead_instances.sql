@@ -9,6 +9,7 @@ language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
+  v_now timestamptz := clock_timestamp();
   v_outbox integer;
   v_inbox integer;
 begin
@@ -16,22 +17,22 @@ begin
   where o.message_id = any (array(
     (select r.message_id from whizbang.wh_outbox r
      where r.processed_at is null and r.scheduled_for is null and not r.blocked
-       and r.instance_id = any (p_instance_ids) and r.lease_expiry > clock_timestamp())
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > v_now)
     union all
     (select r.message_id from whizbang.wh_outbox r
-     where r.processed_at is null and r.scheduled_for is not null and r.scheduled_for <= clock_timestamp() and not r.blocked
-       and r.instance_id = any (p_instance_ids) and r.lease_expiry > clock_timestamp())))
+     where r.processed_at is null and r.scheduled_for is not null and r.scheduled_for <= v_now and not r.blocked
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > v_now)))
     and o.instance_id = any (p_instance_ids);
   get diagnostics v_outbox = row_count;
   update whizbang.wh_inbox i set lease_expiry = '-infinity'
   where i.message_id = any (array(
     (select r.message_id from whizbang.wh_inbox r
      where r.processed_at is null and r.scheduled_for is null and not r.blocked
-       and r.instance_id = any (p_instance_ids) and r.lease_expiry > clock_timestamp())
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > v_now)
     union all
     (select r.message_id from whizbang.wh_inbox r
-     where r.processed_at is null and r.scheduled_for is not null and r.scheduled_for <= clock_timestamp() and not r.blocked
-       and r.instance_id = any (p_instance_ids) and r.lease_expiry > clock_timestamp())))
+     where r.processed_at is null and r.scheduled_for is not null and r.scheduled_for <= v_now and not r.blocked
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > v_now)))
     and i.instance_id = any (p_instance_ids);
   get diagnostics v_inbox = row_count;
   if v_outbox > 0 then

@@ -78,6 +78,8 @@ export async function service(url: string, options: Partial<WhizbangOptions> = {
   return whizbang;
 }
 
+let sequence = 0;
+
 export type Row = Readonly<Record<string, unknown>>;
 
 /** Inserts rows as they are given, with what every row needs filled in. Returns their ids. */
@@ -105,6 +107,7 @@ export async function insertRows(
       failure_reason: 5,
       attempts_when_dlq: 10,
       generation: 'build-1',
+      source_sequence: (sequence += 1),
     }),
   };
   const ids: string[] = [];

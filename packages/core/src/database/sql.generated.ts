@@ -1296,7 +1296,7 @@ $$;
   {
     kind: 'function',
     name: 'process_inbox_failures',
-    checksum: '432212f9798cab810bd52a2e73353b3287733eeb2f5b51af769ec1644c928fdc',
+    checksum: '7807b68b2220842d42f7f1fd315827fd0233b269993881af39f5c8e8a2806832',
     text: `-- Records tries that failed. A row counts only while this instance still holds the very attempt it claimed.
 --
 -- Attempts left: adds the Failed bit and what was completed, keeps the error, gives up the lease, and schedules the next
@@ -1364,7 +1364,7 @@ begin
           -- 30 days at the most: a delay beyond is a mistake of units, and must not fail the recording.
           when f."delayMs" is not null then least(greatest(f."delayMs", 0), 2592000000) * interval '1 millisecond'
           else v_base * least(power(2, least(o.attempts, 10)), v_max_factor) * (1 + v_jitter * (random() - 0.5)) end,
-        passable = f.policy = 1,
+        passable = coalesce(f.policy = 1, false),
         instance_id = null,
         lease_expiry = null
     from jsonb_to_recordset(p_failures) as f
@@ -1393,7 +1393,7 @@ $$;
   {
     kind: 'function',
     name: 'process_outbox_failures',
-    checksum: '1fb82af985ee0effed9e9a32d2b71cd8aa6fa424aeda3ed571366a1301439ce0',
+    checksum: 'cd0b3dd500198fc9b58642df26251dc962c6c63809e0e1a24dad74bab4dc81c7',
     text: `-- Records tries that failed. A row counts only while this instance still holds the very attempt it claimed.
 --
 -- Attempts left: adds the Failed bit and what was completed, keeps the error, gives up the lease, and schedules the next
@@ -1461,7 +1461,7 @@ begin
           -- 30 days at the most: a delay beyond is a mistake of units, and must not fail the recording.
           when f."delayMs" is not null then least(greatest(f."delayMs", 0), 2592000000) * interval '1 millisecond'
           else v_base * least(power(2, least(o.attempts, 10)), v_max_factor) * (1 + v_jitter * (random() - 0.5)) end,
-        passable = f.policy = 1,
+        passable = coalesce(f.policy = 1, false),
         instance_id = null,
         lease_expiry = null
     from jsonb_to_recordset(p_failures) as f
@@ -1646,7 +1646,7 @@ $$;
   {
     kind: 'function',
     name: 'release_dead_instances',
-    checksum: '53ce144d5d7e5a8b6ebc6663a77660ee54d9086b4ff52ca270ade6e88a349db9',
+    checksum: '9e02a7279fcbc9c26a80312634a7863f731e3f2c6921738c8dcf4fb70cd9ea71',
     text: `-- Ends the leases of instances that have stopped beating, without waiting for them to run out. Called by the one instance
 -- whose heartbeat forgot them. The attempt is kept: it was a try, as far as anybody can tell. Returns how many leases were
 -- ended.
@@ -1658,6 +1658,7 @@ language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
+  v_now timestamptz := clock_timestamp();
   v_outbox integer;
   v_inbox integer;
 begin
@@ -1665,22 +1666,22 @@ begin
   where o.message_id = any (array(
     (select r.message_id from whizbang.wh_outbox r
      where r.processed_at is null and r.scheduled_for is null and not r.blocked
-       and r.instance_id = any (p_instance_ids) and r.lease_expiry > clock_timestamp())
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > v_now)
     union all
     (select r.message_id from whizbang.wh_outbox r
-     where r.processed_at is null and r.scheduled_for is not null and r.scheduled_for <= clock_timestamp() and not r.blocked
-       and r.instance_id = any (p_instance_ids) and r.lease_expiry > clock_timestamp())))
+     where r.processed_at is null and r.scheduled_for is not null and r.scheduled_for <= v_now and not r.blocked
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > v_now)))
     and o.instance_id = any (p_instance_ids);
   get diagnostics v_outbox = row_count;
   update whizbang.wh_inbox i set lease_expiry = '-infinity'
   where i.message_id = any (array(
     (select r.message_id from whizbang.wh_inbox r
      where r.processed_at is null and r.scheduled_for is null and not r.blocked
-       and r.instance_id = any (p_instance_ids) and r.lease_expiry > clock_timestamp())
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > v_now)
     union all
     (select r.message_id from whizbang.wh_inbox r
-     where r.processed_at is null and r.scheduled_for is not null and r.scheduled_for <= clock_timestamp() and not r.blocked
-       and r.instance_id = any (p_instance_ids) and r.lease_expiry > clock_timestamp())))
+     where r.processed_at is null and r.scheduled_for is not null and r.scheduled_for <= v_now and not r.blocked
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > v_now)))
     and i.instance_id = any (p_instance_ids);
   get diagnostics v_inbox = row_count;
   if v_outbox > 0 then
