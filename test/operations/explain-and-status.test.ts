@@ -145,9 +145,13 @@ describe('explain', () => {
     whizbang.handle(failing, () => Promise.reject(new Error('the warehouse is down')));
     await whizbang.start();
     for (let count = 0; count < 3; count += 1) await whizbang.publishNow(failing, {});
-    await waitFor(async () => (await whizbang.status()).breakers.inbox.length === 1, { message: 'the breaker to open' });
+    await waitFor(async () => (await whizbang.status()).breakers.inbox.length === 1, {
+      message: 'the breaker to open',
+    });
     const { messageId } = await whizbang.publishNow(failing, {});
-    await waitFor(async () => (await whizbang.explain(messageId)).where === 'inbox', { message: 'the message to arrive' });
+    await waitFor(async () => (await whizbang.explain(messageId)).where === 'inbox', {
+      message: 'the message to arrive',
+    });
     expect((await whizbang.explain(messageId)).sentence).toMatch(
       /^The breaker of message type 'desk.fails' is open because of Unknown; the next trial is in \d+ ms\.$/,
     );

@@ -207,7 +207,9 @@ describe('the leases of an instance', () => {
     // Who has just come judges nobody: it may be the first that is back after an outage.
     expect(await leasesOf(dead)).toBe(4);
     const keepBeating = () =>
-      database.query('update whizbang.wh_service_instances set last_heartbeat_at = now() where instance_id = $1', [alive]);
+      database.query('update whizbang.wh_service_instances set last_heartbeat_at = now() where instance_id = $1', [
+        alive,
+      ]);
     await waitFor(
       async () => {
         await keepBeating();
@@ -235,7 +237,9 @@ describe('the leases of an instance', () => {
     try {
       await client.query('begin');
       const { rows: before } = await client.query<{ read: number }>(entriesRead);
-      const { rows } = await client.query<{ leases: number }>('select whizbang.release_dead_instances($1) as leases', [[dead]]);
+      const { rows } = await client.query<{ leases: number }>('select whizbang.release_dead_instances($1) as leases', [
+        [dead],
+      ]);
       expect(rows).toEqual([{ leases: 4 }]);
       const { rows: after } = await client.query<{ read: number }>(entriesRead);
       expect((after[0]?.read ?? Number.NaN) - (before[0]?.read ?? 0)).toBeLessThan(100);

@@ -213,7 +213,10 @@ describe('a retry', () => {
     ['held by an operator', { recovery_status: 2, operator_disposition: 2 }],
     ['given up', { recovery_status: 4, operator_disposition: 3 }],
     ['past its budget', { recovery_attempts: 1, recovery_status: 2, failure_reason: 5 }],
-    ['past the budget of another reason that it died of before', { recovery_attempts: 5, recovery_status: 2, failure_reason: 5 }],
+    [
+      'past the budget of another reason that it died of before',
+      { recovery_attempts: 5, recovery_status: 2, failure_reason: 5 },
+    ],
     ['of a reason without a budget', { failure_reason: 4, recovery_status: 2 }],
     ['in its cooldown', { next_recovery_at: minutesAgo(-300) }],
   ])('brings back what is %s', async (_, row) => {
@@ -226,6 +229,20 @@ describe('a retry', () => {
       recoveryStatus: DeadLetterRecoveryStatus.Recovered,
       operatorActor: 'ada',
     });
+  });
+
+  test('and a new generation bring back even what is past the budget of another reason', async () => {
+    await dead({
+      ...inInbox,
+      recovery_attempts: 5,
+      recovery_status: 2,
+      failure_reason: 5,
+      generation: 'the build before',
+    });
+    let handled = 0;
+    const whizbang = await desk(() => void (handled += 1));
+    await waitFor(() => handled === 1, { message: 'the message to be handled' });
+    expect(whizbang.deadLetterCounters.totalGenerationReplays).toBe(1);
   });
 
   test('grants one try and no more', async () => {
@@ -262,7 +279,12 @@ test('scanNow makes the elected instance look, from any process', async () => {
     async () => (await database.query(`select 1 from whizbang.wh_doorbells where channel = 'deadletter'`)).length === 1,
     { message: 'the recovery worker to sleep' },
   );
-  await dead({ ...inInbox, generation: (await generation(whizbang)) ?? '', next_recovery_at: minutesAgo(1), granted_attempts: 1 });
+  await dead({
+    ...inInbox,
+    generation: (await generation(whizbang)) ?? '',
+    next_recovery_at: minutesAgo(1),
+    granted_attempts: 1,
+  });
   const scans = whizbang.deadLetterCounters.totalScans;
   await (await operations()).scanNow();
   await waitFor(() => handled === 1, { message: 'the message to be handled' });

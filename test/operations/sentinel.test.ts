@@ -78,7 +78,9 @@ describe.each(['wh_outbox', 'wh_inbox'] as const)('the sentinel over %s', (table
     );
     const warnings = await oneCycle();
     expect(warnings).toHaveLength(50);
-    expect(warnings.map((line) => line.fields['attempts'])).toEqual(Array.from({ length: 50 }, (_, index) => 70 - index));
+    expect(warnings.map((line) => line.fields['attempts'])).toEqual(
+      Array.from({ length: 50 }, (_, index) => 70 - index),
+    );
   });
 
   test('takes another limit', async () => {
@@ -93,7 +95,11 @@ describe.each(['wh_outbox', 'wh_inbox'] as const)('the sentinel over %s', (table
     [3, [30, 11, 6, 4]],
     [0, [30, 11, 6, 4, 1]],
   ])('takes another threshold: more than %i attempts', async (stuckRowSentinelMaxAttempts, attempts) => {
-    await insertRows(database, table, [30, 11, 6, 4, 1, 0].map((tries) => ({ attempts: tries })));
+    await insertRows(
+      database,
+      table,
+      [30, 11, 6, 4, 1, 0].map((tries) => ({ attempts: tries })),
+    );
     const warnings = await oneCycle({ stuckRowSentinelMaxAttempts });
     expect(warnings.map((line) => line.fields['attempts'])).toEqual(attempts);
   });
@@ -125,42 +131,45 @@ test('three instances warn once of each stuck row in each cycle', async () => {
 describe('the sentinel is cheap', () => {
   const healthy = 100_000;
 
-  test.each(['outbox', 'inbox'] as const)('its index on the %s is used, and empty beside healthy rows', async (side) => {
-    await fill(side, healthy);
-    await insertRows(database, `wh_${side}`, [{ attempts: 11 }]);
-    const plan = await database.query<{ 'QUERY PLAN': string }>(
-      `explain select message_id from whizbang.wh_${side} o
+  test.each(['outbox', 'inbox'] as const)(
+    'its index on the %s is used, and empty beside healthy rows',
+    async (side) => {
+      await fill(side, healthy);
+      await insertRows(database, `wh_${side}`, [{ attempts: 11 }]);
+      const plan = await database.query<{ 'QUERY PLAN': string }>(
+        `explain select message_id from whizbang.wh_${side} o
        where o.processed_at is null and o.past_sentinel and o.attempts > 10 order by o.attempts desc, o.sequence limit 50`,
-    );
-    expect(plan.map((line) => line['QUERY PLAN']).join('\n')).toContain(`idx_${side}_stuck_sentinel`);
-    const scans = () =>
-      waitFor(
-        async () => {
-          const [row] = await database.query<{ scans: number }>(
-            `select pg_stat_force_next_flush(), pg_stat_clear_snapshot(), idx_scan::integer + 1 as scans from pg_stat_user_indexes
-             where indexrelname = 'idx_${side}_stuck_sentinel'`,
-          );
-          return row?.scans;
-        },
-        { message: 'the statistics of the index' },
       );
-    const before = await scans();
-    // On one connection, whose statistics are flushed when it ends its next transaction.
-    const client = await database.pool.connect();
-    try {
-      const { rows } = await client.query(`select * from whizbang.find_stuck_${side}_rows(10, 50)`);
-      expect(rows).toHaveLength(1);
-      await client.query('select pg_stat_force_next_flush()');
-    } finally {
-      client.release();
-    }
-    await waitFor(async () => (await scans()) > before, { message: 'the function to have used the index' });
-    const [size] = await database.query<{ bytes: number }>(
-      `select pg_relation_size('whizbang.idx_${side}_stuck_sentinel')::integer as bytes`,
-    );
-    // A btree is a metapage and, with anything in it, a root.
-    expect(size?.bytes).toBeLessThanOrEqual(2 * 8192);
-  });
+      expect(plan.map((line) => line['QUERY PLAN']).join('\n')).toContain(`idx_${side}_stuck_sentinel`);
+      const scans = () =>
+        waitFor(
+          async () => {
+            const [row] = await database.query<{ scans: number }>(
+              `select pg_stat_force_next_flush(), pg_stat_clear_snapshot(), idx_scan::integer + 1 as scans from pg_stat_user_indexes
+             where indexrelname = 'idx_${side}_stuck_sentinel'`,
+            );
+            return row?.scans;
+          },
+          { message: 'the statistics of the index' },
+        );
+      const before = await scans();
+      // On one connection, whose statistics are flushed when it ends its next transaction.
+      const client = await database.pool.connect();
+      try {
+        const { rows } = await client.query(`select * from whizbang.find_stuck_${side}_rows(10, 50)`);
+        expect(rows).toHaveLength(1);
+        await client.query('select pg_stat_force_next_flush()');
+      } finally {
+        client.release();
+      }
+      await waitFor(async () => (await scans()) > before, { message: 'the function to have used the index' });
+      const [size] = await database.query<{ bytes: number }>(
+        `select pg_relation_size('whizbang.idx_${side}_stuck_sentinel')::integer as bytes`,
+      );
+      // A btree is a metapage and, with anything in it, a root.
+      expect(size?.bytes).toBeLessThanOrEqual(2 * 8192);
+    },
+  );
 
   test.each(['outbox', 'inbox'] as const)('and claims of the %s stay HOT beside it', async (side) => {
     const shares: number[] = [];
@@ -191,7 +200,9 @@ describe('the sentinel is cheap', () => {
       shares.push((after.hot - before.hot) / (after.all - before.all));
     }
     const [beside = 0, without = 0] = shares;
-    console.log(`${side}: ${(beside * 100).toFixed(1)} % of claims were HOT beside the index, ${(without * 100).toFixed(1)} % without`);
+    console.log(
+      `${side}: ${(beside * 100).toFixed(1)} % of claims were HOT beside the index, ${(without * 100).toFixed(1)} % without`,
+    );
     // Not all of them: a claimed row is 24 bytes longer, and the last on each page find no room.
     expect(beside).toBeGreaterThan(0.9);
     expect(beside).toBeGreaterThanOrEqual(without - 0.01);
@@ -225,7 +236,12 @@ describe('with a hundred thousand rows of each kind', () => {
     expect(await whizbang.status()).toMatchObject({
       outbox: { pending: 0, scheduled: 10_000, blockedStreams: 1 },
       inbox: { pending: 0, scheduled: 10_000, blockedStreams: 1 },
-      deadByReason: { TransportException: 10_000, SerializationError: 10_000, MaxAttemptsExceeded: 10_000, Unknown: 10_000 },
+      deadByReason: {
+        TransportException: 10_000,
+        SerializationError: 10_000,
+        MaxAttemptsExceeded: 10_000,
+        Unknown: 10_000,
+      },
     });
     const status = await fastest(() => whizbang.status());
     const outbox = await fastest(() => database.query('select * from whizbang.find_stuck_outbox_rows(10, 50)'));

@@ -89,7 +89,12 @@ export async function insertRows(
   rows: readonly Row[],
 ): Promise<string[]> {
   const defaults: Record<typeof table, () => Row> = {
-    wh_outbox: () => ({ message_id: randomUUID(), destination: 'orders', message_type: 'order-placed', event_data: '{}' }),
+    wh_outbox: () => ({
+      message_id: randomUUID(),
+      destination: 'orders',
+      message_type: 'order-placed',
+      event_data: '{}',
+    }),
     wh_inbox: () => ({
       message_id: randomUUID(),
       handler_name: 'order-placed',

@@ -15,6 +15,7 @@ export type DeadLetterRecoveryStatus = (typeof DeadLetterRecoveryStatus)[keyof t
 
 export const OperatorDisposition = {
   None: 0,
+  /** One try, whatever the budget: an operator's retry, or a new generation's. */
   RetryNow: 1,
   HoldIndefinitely: 2,
   MarkPermanentlyFailed: 3,

@@ -1867,7 +1867,7 @@ $$;
   {
     kind: 'function',
     name: 'reset_dead_letters_for_generation',
-    checksum: '9060d954d4d7a7223a0e9e956e5eae3c35c894bfc311b0b5df62b008015dda8e',
+    checksum: '134d763699ce46e6f4aeaf283591e9593d155a098711e21d9ee8b51d34db3c8e',
     text: `-- A new build gets one try at every dead letter that it has not had: due at once, pending again, one attempt granted beyond
 -- the budget. Leaves out what is given up and what an operator holds for ever; what is held for review is included.
 -- Idempotent: whichever instance is first does it. Returns how many rows it scheduled.
@@ -1878,7 +1878,7 @@ declare
   v_count integer;
 begin
   update whizbang.wh_dead_letters
-  set next_recovery_at = clock_timestamp(), recovery_status = 0, granted_attempts = granted_attempts + 1,
+  set next_recovery_at = clock_timestamp(), recovery_status = 0, granted_attempts = granted_attempts + 1, operator_disposition = 1,
       retried_on_generations = retried_on_generations || p_generation
   where recovered_at is null and recovery_status <> 4 and operator_disposition not in (2, 3)
     and envelope is not null and generation <> p_generation

@@ -1,4 +1,9 @@
-import type { DeadLetterEntry, DeadLetterRecoveryPolicy, RecoveryPolicy } from '../contract/dead-letter.js';
+import {
+  type DeadLetterEntry,
+  type DeadLetterRecoveryPolicy,
+  OperatorDisposition,
+  type RecoveryPolicy,
+} from '../contract/dead-letter.js';
 
 /** What is to be done with a dead letter now. */
 export type RecoveryDecision =
@@ -10,7 +15,8 @@ export type RecoveryDecision =
 
 /**
  * Asks the policy. The budget is the message's, over its whole life, plus what was granted to it; the cooldown comes before
- * every recovery, the first included. A time that was set (by a schedule, a new generation or an operator) stands for
+ * every recovery, the first included. What was granted counts even where the budget of an earlier reason was larger than the one of
+ * this. A time that was set (by a schedule, a new generation or an operator) stands for
  * the cooldown.
  */
 export function decideRecovery(
@@ -26,7 +32,8 @@ export function decideRecovery(
   if (!entry.recoverable) {
     return { kind: 'hold', policy };
   }
-  if (entry.recoveryAttempts >= policy.maxRecoveryAttempts + entry.grantedAttempts) {
+  const granted = entry.operatorDisposition === OperatorDisposition.RetryNow;
+  if (!granted && entry.recoveryAttempts >= policy.maxRecoveryAttempts + entry.grantedAttempts) {
     return { kind: policy.holdForReviewAfterExhaustion ? 'hold' : 'giveUp', policy };
   }
   return due > now ? { kind: 'wait', until: due } : { kind: 'recover', policy };

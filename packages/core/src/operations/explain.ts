@@ -36,7 +36,12 @@ export async function explainMessage(
   breakers: { readonly outbox: readonly BreakerState[]; readonly inbox: readonly BreakerState[] },
 ): Promise<Explanation> {
   if (!isUuid(messageId)) {
-    return { where: 'unknown', sentence: 'It is no message id: message ids are UUIDs.', attempts: null, lastError: null };
+    return {
+      where: 'unknown',
+      sentence: 'It is no message id: message ids are UUIDs.',
+      attempts: null,
+      lastError: null,
+    };
   }
   const { prefix } = schema;
   const { rows } = await pool.query<WaitingRow>(`select * from ${prefix}explain_message($1)`, [messageId]);
