@@ -79,13 +79,21 @@ function theSqlOfTheSeeds(): void {
     ]);
   });
 
-  test.each(blocks.map((block) => [`${block.file} line ${block.line}`, block] as const))('%s runs', async (_, block) => {
-    await expect(run(block)).resolves.toBeDefined();
-  });
+  test.each(blocks.map((block) => [`${block.file} line ${block.line}`, block] as const))(
+    '%s runs',
+    async (_, block) => {
+      await expect(run(block)).resolves.toBeDefined();
+    },
+  );
 
   test('finds the poison messages', async () => {
     expect(await run(only('FROM wh_outbox WHERE attempts >= 10 -- High'))).toEqual([
-      expect.objectContaining({ message_id: values['stuck_message_id'], message_type: 'poison', attempts: 10, error: 'always' }),
+      expect.objectContaining({
+        message_id: values['stuck_message_id'],
+        message_type: 'poison',
+        attempts: 10,
+        error: 'always',
+      }),
     ]);
     expect(await run(only('poison_candidates'))).toEqual([{ poison_candidates: '1' }]);
   });
@@ -116,7 +124,13 @@ function theSqlOfTheSeeds(): void {
 
   test('inspects a message', async () => {
     expect(await run(only('SELECT message_type, stream_id, attempts, status'))).toEqual([
-      expect.objectContaining({ message_type: 'stuck', attempts: 992, error: null, lease_expiry: null, created_at: first }),
+      expect.objectContaining({
+        message_type: 'stuck',
+        attempts: 992,
+        error: null,
+        lease_expiry: null,
+        created_at: first,
+      }),
     ]);
     expect(await run(only('SELECT message_id, attempts, error, scheduled_for'))).toEqual([
       expect.objectContaining({ attempts: 10, error: 'always' }),
@@ -136,8 +150,11 @@ function theSqlOfTheSeeds(): void {
     const update = only('UPDATE wh_outbox o');
     const [row] = await run({
       ...update,
-      text: `${update.text.replace(/;\s*$/m, ` RETURNING status, error, failure_reason, instance_id, lease_expiry,
-        extract(epoch from scheduled_for - now())::integer as seconds;`)}`,
+      text: `${update.text.replace(
+        /;\s*$/m,
+        ` RETURNING status, error, failure_reason, instance_id, lease_expiry,
+        extract(epoch from scheduled_for - now())::integer as seconds;`,
+      )}`,
     });
     expect(row).toEqual({
       status: 32769,
