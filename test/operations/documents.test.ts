@@ -66,8 +66,8 @@ describe('the SQL of the documents', () => {
       const { rowCount, rows } = await client.query<Record<string, unknown>>(fill(text, values));
       expect(rowCount).toBeGreaterThanOrEqual(1);
       // The functions answer whether they found it.
-      for (const [name, value] of Object.entries(rows[0] ?? {}))
-        if (name.endsWith('_dead_letter')) expect(value).toBe(true);
+      const answers = Object.entries(rows[0] ?? {}).filter(([name]) => name.endsWith('_dead_letter'));
+      expect(answers.every(([, answer]) => answer === true)).toBe(true);
     } finally {
       await client.query('rollback');
       client.release();

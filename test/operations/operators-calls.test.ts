@@ -114,7 +114,7 @@ describe('list and count', () => {
       errorText: 'no',
       errorFingerprint: '0123456789abcdef',
       attempts: 10,
-      deadLetteredAt: expect.any(Date),
+      deadLetteredAt: expect.any(Date) as Date,
       generation: 'build-1',
       recoveryStatus: DeadLetterRecoveryStatus.Pending,
       recoveryAttempts: 0,

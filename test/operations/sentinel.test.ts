@@ -200,7 +200,7 @@ describe('the sentinel is cheap', () => {
       shares.push((after.hot - before.hot) / (after.all - before.all));
     }
     const [beside = 0, without = 0] = shares;
-    console.log(
+    report(
       `${side}: ${(beside * 100).toFixed(1)} % of claims were HOT beside the index, ${(without * 100).toFixed(1)} % without`,
     );
     // Not all of them: a claimed row is 24 bytes longer, and the last on each page find no room.
@@ -246,7 +246,7 @@ describe('with a hundred thousand rows of each kind', () => {
     const status = await fastest(() => whizbang.status());
     const outbox = await fastest(() => database.query('select * from whizbang.find_stuck_outbox_rows(10, 50)'));
     const inbox = await fastest(() => database.query('select * from whizbang.find_stuck_inbox_rows(10, 50)'));
-    console.log(
+    report(
       `fastest of ten: status ${status.toFixed(1)} ms, sentinel ${outbox.toFixed(1)} ms (outbox), ${inbox.toFixed(1)} ms (inbox)`,
     );
     expect(Math.max(status, outbox, inbox)).toBeLessThan(50);
@@ -280,4 +280,8 @@ async function fill(side: 'outbox' | 'inbox', rows: number, special = '') {
          select gen_random_uuid(), 'order-placed', 'order-placed', 'orders', $2::json, ${streamId}${extra[1]} from generate_series(1, $1::integer)`,
         [rows, body],
       ));
+}
+
+function report(line: string): void {
+  process.stdout.write(`${line}\n`);
 }
