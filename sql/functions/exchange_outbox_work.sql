@@ -1,18 +1,18 @@
 -- One round trip, one commit: settles what is done, then claims the next batch. The settlements come first, so that the
 -- claim already respects a head that has just failed.
--- Rows: outcome 'stale' for a settlement that this instance no longer held; 'claimed' for a claimed message; and, when
+-- Rows: outcome 'stale' for a settlement that this instance no longer held; 'dead' for a failure that ended in the dead letters; 'claimed' for a claimed message; and, when
 -- nothing was claimed, one 'idle' row with the time when something becomes due or the lease of another instance runs out.
 create or replace function whizbang.exchange_outbox_work(
   p_instance_id uuid,
   p_completed_ids uuid[], p_completed_attempts integer[], p_retain boolean,
-  p_failed_ids uuid[], p_failed_attempts integer[], p_failed_completed_status integer[], p_failed_errors text[],
-  p_failed_reasons integer[],
+  p_failures jsonb, p_failure_settings jsonb,
   p_released_ids uuid[], p_released_attempts integer[],
-  p_limit integer, p_max_bytes bigint, p_lease_seconds double precision, p_block_leased boolean
+  p_limit integer, p_max_bytes bigint, p_lease_seconds double precision, p_block_leased boolean,
+  p_closed_keys text[], p_closed_seconds double precision[], p_closed_trial boolean[]
 ) returns table (
   outcome text, message_id uuid, destination text, message_type text, event_data text, metadata text, stream_id uuid,
   attempts integer, sequence bigint, body_bytes integer, age_ms double precision, status integer, candidates integer,
-  idle_ms double precision
+  idle_ms double precision, suspect boolean, parked boolean, error text, failure_reason integer
 )
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
@@ -20,6 +20,8 @@ as $$
 #variable_conflict use_column
 declare
   v_stale uuid[];
+  v_dead uuid[];
+  v_failure record;
   v_now timestamptz;
   v_claimed integer := 0;
 begin
@@ -29,27 +31,32 @@ begin
   if cardinality(p_completed_ids) > 0 then
     v_stale := v_stale || whizbang.complete_outbox_published(p_instance_id, p_completed_ids, p_completed_attempts, p_retain);
   end if;
-  if cardinality(p_failed_ids) > 0 then
-    v_stale := v_stale || whizbang.process_outbox_failures(
-      p_instance_id, p_failed_ids, p_failed_attempts, p_failed_completed_status, p_failed_errors, p_failed_reasons);
+  if jsonb_array_length(p_failures) > 0 then
+    for v_failure in select * from whizbang.report_failures('outbox', p_instance_id, p_failures, p_failure_settings) loop
+      if v_failure.outcome = 'stale' then
+        v_stale := v_stale || v_failure.message_id;
+      elsif v_failure.outcome = 'dead' then
+        v_dead := v_dead || v_failure.message_id;
+      end if;
+    end loop;
   end if;
   if cardinality(p_released_ids) > 0 then
     v_stale := v_stale || whizbang.release_outbox(p_instance_id, p_released_ids, p_released_attempts);
   end if;
-  if v_stale is not null then
-    return query
-    select 'stale', s.message_id, null::text, null::text, null::text, null::text, null::uuid,
-           null::integer, null::bigint, null::integer, null::double precision, null::integer, null::integer, null::double precision
-    from unnest(v_stale) as s (message_id);
-  end if;
+  return query
+  select s.outcome, s.message_id, null::text, null::text, null::text, null::text, null::uuid,
+         null::integer, null::bigint, null::integer, null::double precision, null::integer, null::integer,
+         null::double precision, null::boolean, null::boolean, null::text, null::integer
+  from (select 'stale' as outcome, unnest(v_stale) as message_id union all select 'dead', unnest(v_dead)) s;
   if p_limit <= 0 then
     return;
   end if;
   return query
   select 'claimed', c.message_id, c.destination, c.message_type, c.event_data, c.metadata, c.stream_id, c.attempts,
          c.sequence, c.body_bytes, extract(epoch from clock_timestamp() - c.created_at)::double precision * 1000, c.status,
-         c.candidates, null::double precision
-  from whizbang.claim_orphaned_outbox(p_instance_id, p_limit, p_max_bytes, p_lease_seconds, p_block_leased) c;
+         c.candidates, null::double precision, c.suspect, c.parked, c.error, c.failure_reason
+  from whizbang.claim_orphaned_outbox(p_instance_id, p_limit, p_max_bytes, p_lease_seconds, p_block_leased,
+         p_closed_keys, p_closed_seconds, p_closed_trial) c;
   get diagnostics v_claimed = row_count;
   if v_claimed >= p_limit then
     -- There is more than one instance can carry: one that is awake must not leave its sleeping peers asleep.
@@ -73,7 +80,8 @@ begin
                 select o.lease_expiry from whizbang.wh_outbox o
                 where o.processed_at is null and o.scheduled_for is null and not o.blocked
                 order by o.sequence limit 1000) l
-              where l.lease_expiry > v_now)) - v_now)::double precision * 1000;
+              where l.lease_expiry > v_now)) - v_now)::double precision * 1000,
+           null::boolean, null::boolean, null::text, null::integer;
   end if;
 end
 $$;

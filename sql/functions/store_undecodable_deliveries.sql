@@ -4,8 +4,11 @@ create or replace function whizbang.store_undecodable_deliveries(
   p_source_ids uuid[], p_message_types text[], p_destinations text[], p_bodies bytea[], p_metadata text[], p_errors text[],
   p_failure_reason integer, p_generation text, p_instance_id uuid
 ) returns integer
-language sql volatile
+language plpgsql volatile
 as $$
+declare
+  v_stored integer;
+begin
   with stored as (
     insert into whizbang.wh_dead_letters
       (dead_letter_id, source_table, source_id, message_type, destination, raw_body, metadata, failure_reason,
@@ -17,5 +20,10 @@ as $$
     on conflict (source_table, source_id) do nothing
     returning 1
   )
-  select count(*)::integer from stored;
+  select count(*) into v_stored from stored;
+  if v_stored > 0 then
+    perform whizbang.ring_doorbell('deadletter');
+  end if;
+  return v_stored;
+end
 $$;

@@ -29,6 +29,8 @@ create table whizbang.wh_outbox (
   scheduled_for    timestamptz,
   -- Waits behind an earlier row of its stream that is not moving. Set lazily by claims, cleared when that row goes.
   blocked          boolean not null default false,
+  -- Failed under the policy `continue`: later rows of its stream may pass it while it waits.
+  passable         boolean not null default false,
   -- A stored flag instead of `attempts` itself keeps the sentinel's index out of the way of claims (rule 1).
   past_sentinel    boolean generated always as (attempts > 5) stored,
   body_bytes       integer not null default 0,
@@ -52,6 +54,8 @@ create index idx_outbox_due on whizbang.wh_outbox (scheduled_for, sequence)
 create index idx_outbox_stream on whizbang.wh_outbox (stream_id, sequence)
   where processed_at is null and stream_id is not null;
 create index idx_outbox_blocked on whizbang.wh_outbox (stream_id, sequence) where blocked;
+-- For the purge of kept rows; empty unless completed rows are kept.
+create index idx_outbox_processed on whizbang.wh_outbox (processed_at) where processed_at is not null;
 create index idx_outbox_stuck_sentinel on whizbang.wh_outbox (sequence)
   where processed_at is null and past_sentinel;
 
@@ -75,6 +79,7 @@ create table whizbang.wh_inbox (
   lease_expiry     timestamptz,
   scheduled_for    timestamptz,
   blocked          boolean not null default false,
+  passable         boolean not null default false,
   past_sentinel    boolean generated always as (attempts > 5) stored,
   body_bytes       integer not null default 0,
   received_at      timestamptz not null default now(),
@@ -92,6 +97,7 @@ create index idx_inbox_due on whizbang.wh_inbox (scheduled_for, sequence)
 create index idx_inbox_stream on whizbang.wh_inbox (stream_id, sequence)
   where processed_at is null and stream_id is not null;
 create index idx_inbox_blocked on whizbang.wh_inbox (stream_id, sequence) where blocked;
+create index idx_inbox_processed on whizbang.wh_inbox (processed_at) where processed_at is not null;
 create index idx_inbox_stuck_sentinel on whizbang.wh_inbox (sequence)
   where processed_at is null and past_sentinel;
 
@@ -115,7 +121,7 @@ create index idx_service_instances_heartbeat on whizbang.wh_service_instances (l
 
 -- Who sleeps. A row says: this instance has no work of this kind and wants to be woken. store_* looks here.
 create table whizbang.wh_doorbells (
-  channel     varchar(20) not null check (channel in ('outbox', 'inbox')),
+  channel     varchar(20) not null check (channel in ('outbox', 'inbox', 'deadletter')),
   instance_id uuid not null,
   armed_at    timestamptz not null,
   primary key (channel, instance_id)
@@ -144,10 +150,15 @@ create table whizbang.wh_dead_letters (
   last_failure_reason       integer,
   error_text                text,
   attempts_when_dlq         integer not null,
+  body_bytes                integer not null default 0,
+  -- Policy `park`: the rest of its stream follows it here, until it is recovered.
+  parks_stream              boolean not null default false,
   dead_lettered_at          timestamptz not null default now(),
   dead_lettered_by          uuid,
   recovery_status           integer not null default 0,
   recovery_attempts         integer not null default 0,
+  -- Tries beyond the budget, given by an operator's retry or a new generation.
+  granted_attempts          integer not null default 0,
   last_recovery_at          timestamptz,
   next_recovery_at          timestamptz,
   recovered_at              timestamptz,
@@ -162,9 +173,18 @@ create table whizbang.wh_dead_letters (
   check (envelope is not null or raw_body is not null)
 );
 comment on table whizbang.wh_dead_letters is 'Messages that were given up, with the reason and all that is needed to bring them back whole.';
-create index idx_dead_letters_due on whizbang.wh_dead_letters (dead_lettered_at)
+create index idx_dead_letters_due on whizbang.wh_dead_letters (dead_lettered_at, source_sequence)
   where recovered_at is null and recovery_status in (0, 1);
+create index idx_dead_letters_parking on whizbang.wh_dead_letters (stream_id) where parks_stream;
 create index idx_dead_letters_stream on whizbang.wh_dead_letters (stream_id, source_sequence);
+create index idx_dead_letters_source on whizbang.wh_dead_letters (source_id);
 create index idx_dead_letters_reason on whizbang.wh_dead_letters (failure_reason, recovery_status) where recovered_at is null;
 create index idx_dead_letters_fingerprint on whizbang.wh_dead_letters (error_fingerprint);
 create index idx_dead_letters_generation on whizbang.wh_dead_letters (generation);
+
+-- Work that one instance does for all of a service: who does it, and until when it may be taken for granted.
+create table whizbang.wh_duties (
+  duty         text primary key,
+  instance_id  uuid not null,
+  lease_expiry timestamptz not null
+);

@@ -173,11 +173,9 @@ describe.each(workTables)('the doorbell of the %s', (name) => {
     await table.store(['-1', '-2', '-3']);
     await doorbell('arm_doorbell', sleeper);
     const claim = (limit: number) => {
-      const settlements =
-        name === 'outbox' ? '{}, {}, false, {}, {}, {}, {}, {}, {}, {}' : '{}, {}, {}, {}, {}, {}, {}, {}, {}';
-      const list = settlements.replaceAll('{}', `'{}'`);
+      const settlements = name === 'outbox' ? `'{}', '{}', false, '[]', '{}'` : `'[]', '{}', '{}', '{}'`;
       return database.pool.query(
-        `select outcome from whizbang.exchange_${name}_work($1, ${list}, $2, 1000000, 60, false)`,
+        `select outcome from whizbang.exchange_${name}_work($1, ${settlements}, '{}', '{}', $2, 1000000, 60, false, '{}', '{}', '{}')`,
         [older, limit],
       );
     };
@@ -197,7 +195,7 @@ test('an instance that has been silent is forgotten by the next heartbeat, and i
   await beat(sleeper);
   expect(await doorbellsAndInstances()).toEqual([[older], [sleeper, older]]);
   await database.pool.query(
-    `update whizbang.wh_service_instances set last_heartbeat_at = now() - interval '121 seconds' where instance_id = $1`,
+    `update whizbang.wh_service_instances set last_heartbeat_at = now() - interval '36 seconds' where instance_id = $1`,
     [older],
   );
   await beat(sleeper);

@@ -115,16 +115,16 @@ describe.each(workTables)('on a large %s', (name) => {
   const exchange = (schema: string, failed: readonly string[] = []) => {
     const completed: string[] = [];
     const failures = [
-      failed,
-      all(failed.length, 1),
-      all(failed.length, 1),
-      all(failed.length, 'broke'),
-      all(failed.length, 2),
+      JSON.stringify(
+        failed.map((messageId) => ({ messageId, attempt: 1, completedStatus: 1, error: 'broke', reason: 2 })),
+      ),
+      JSON.stringify({ generation: 'test' }),
     ];
+    const claim = [batch, 1e9, 60, false, [], [], []];
     const values =
       name === 'outbox'
-        ? [me, completed, all(completed.length, 1), false, ...failures, [], [], batch, 1e9, 60, false]
-        : [me, ...failures, [], [], [], [], batch, 1e9, 60, false];
+        ? [me, completed, all(completed.length, 1), false, ...failures, [], [], ...claim]
+        : [me, ...failures, [], [], [], [], ...claim];
     const places = values.map((_, index) => `$${index + 1}`).join(', ');
     return (client: pg.Client) => client.query(`select * from ${schema}.exchange_${name}_work(${places})`, values);
   };

@@ -179,12 +179,18 @@ describe.each(workTables)('a row of the %s in hand', (name) => {
     const [head, behind, free] = rows;
     if (head === undefined || behind === undefined || free === undefined) throw new Error('three rows were expected');
     const tries = (list: readonly ClaimedRow[]) => [list.map((row) => row.messageId), list.map((row) => row.attempts)];
-    const failed = [...tries([head]), [1], ['it broke'], [2]];
+    const failed = [
+      JSON.stringify([
+        { messageId: head.messageId, attempt: head.attempts, completedStatus: 1, error: 'it broke', reason: 2 },
+      ]),
+      JSON.stringify({ generation: 'test' }),
+    ];
+    const claim = [100, 1_000_000, 60, false, [], [], []];
     const released = tries([behind]);
     const values =
       name === 'outbox'
-        ? [holder, ...tries([free]), false, ...failed, ...released, 100, 1_000_000, 60, false]
-        : [holder, ...failed, ...released, ...tries([]), 100, 1_000_000, 60, false];
+        ? [holder, ...tries([free]), false, ...failed, ...released, ...claim]
+        : [holder, ...failed, ...released, ...tries([]), ...claim];
     const { rows: answer } = await database.pool.query<{ outcome: string; message_type: string }>(
       `select outcome, message_type from whizbang.exchange_${name}_work(${values.map((_, index) => `$${index + 1}`).join(', ')})`,
       values,

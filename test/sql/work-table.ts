@@ -126,12 +126,19 @@ export class WorkTable {
     tries: readonly Try[],
     options: { on?: Connection; error?: string; reason?: number } = {},
   ) {
-    const all = <Value>(value: Value) => tries.map(() => value);
-    return this.#settle(options.on, `process_${this.name}_failures`, holder, tries, [
-      all(1),
-      all(options.error ?? 'it broke'),
-      all(options.reason ?? 2),
-    ]);
+    const failures = tries.map((one) => ({
+      messageId: one.messageId,
+      attempt: one.attempts,
+      completedStatus: 1,
+      error: options.error ?? 'it broke',
+      reason: options.reason ?? 2,
+    }));
+    const settings = JSON.stringify({ maxAttempts: null, generation: 'test' });
+    const { rows } = await (options.on ?? this.pool).query<{ message_id: string; outcome: string }>(
+      `select message_id, outcome from ${this.prefix}process_${this.name}_failures($1, $2, $3)`,
+      [holder, JSON.stringify(failures), settings],
+    );
+    return rows.filter((row) => row.outcome === 'stale').map((row) => row.message_id);
   }
 
   async release(holder: string, tries: readonly Try[], options: { on?: Connection } = {}) {

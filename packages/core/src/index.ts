@@ -4,7 +4,10 @@
 export { createWhizbang } from './create-whizbang.js';
 export type { StopReport, Whizbang } from './whizbang.js';
 export type {
+  DeadLetterRecoveryOptions,
   DispatcherOptions,
+  FailureOptions,
+  MaintenanceOptions,
   PublisherOptions,
   ReceiverOptions,
   WakeupOptions,
@@ -38,3 +41,30 @@ export {
   type WhizbangErrorCode,
   isWhizbangError,
 } from './errors/whizbang-error.js';
+export {
+  type DeadLetter,
+  type DeadLetterEntry,
+  type DeadLetterRecoveryPolicy,
+  DeadLetterRecoveryStatus,
+  OperatorDisposition,
+  type RecoveryPolicy,
+  type StreamRecoveryMode,
+} from './contract/dead-letter.js';
+export type { StreamFailurePolicy } from './contract/work.js';
+export {
+  DefaultDeadLetterRecoveryPolicy,
+  type DefaultRecoveryPolicyOptions,
+  defaultPolicyByReason,
+} from './dead-letters/default-recovery-policy.js';
+export type {
+  BulkOptions,
+  BulkResult,
+  DeadLetterFilter,
+  DeadLetterOperations,
+  DeadLetterPage,
+} from './dead-letters/dead-letter-operations.js';
+export { PartialFailure, PermanentError, RetryLater } from './failure/handler-errors.js';
+export type { BreakerState } from './failure/breakers.js';
+export type { Explanation } from './operations/explain.js';
+export type { ServiceStatus, TableStatus } from './operations/service-status.js';
+export type { DeadLetterCounters } from './telemetry/dead-letter-metrics.js';

@@ -8,14 +8,19 @@ import { explainDatabaseError } from './database/database-error.js';
 import { type MigrateResult, migrate } from './database/migrate.js';
 import type { Database } from './database/pool.js';
 import type { SchemaName } from './database/schema-name.js';
+import { DeadLetterOperations } from './dead-letters/dead-letter-operations.js';
 import { type BatchHandler, type Handler, HandlerRegistry } from './dispatcher/handler-registry.js';
 import { ConfigurationError, StateError } from './errors/whizbang-error.js';
+import { type Explanation, explainMessage } from './operations/explain.js';
+import { type ServiceStatus, readStatus } from './operations/service-status.js';
+import { libraryVersion } from './options/library-version.js';
 import type { ResolvedOptions } from './options/whizbang-options.js';
 import { type Cause, writeMessage } from './outbox/message-writer.js';
 import { OutboxStore } from './outbox/outbox-store.js';
 import { settlesWithin } from './runtime/clock.js';
 import { InstanceIdentity } from './runtime/instance-identity.js';
 import { type Backlog, readBacklog } from './telemetry/backlog-gauges.js';
+import { type DeadLetterCounters, DeadLetterMetrics } from './telemetry/dead-letter-metrics.js';
 import { Instruments, type WhizbangCounters } from './telemetry/instruments.js';
 import { Workers } from './workers.js';
 
@@ -39,7 +44,10 @@ export class Whizbang implements AsyncDisposable {
   readonly #outbox: OutboxStore;
   readonly #handlers = new HandlerRegistry();
   readonly #instruments = new Instruments();
+  readonly #deadLetterMetrics = new DeadLetterMetrics();
   readonly #identity = new InstanceIdentity();
+  /** What operators do with dead letters. */
+  readonly deadLetters: DeadLetterOperations;
   #workers: Workers | undefined;
   #state: State = 'created';
   #stopping: Promise<StopReport> | undefined;
@@ -58,6 +66,9 @@ export class Whizbang implements AsyncDisposable {
     this.#transport = parts.transport;
     this.#logger = parts.logger;
     this.#outbox = new OutboxStore(parts.database.pool, parts.schema);
+    this.deadLetters = new DeadLetterOperations(parts.database.pool, parts.schema, () =>
+      this.#workers?.scanDeadLetters(),
+    );
   }
 
   /** The id under which this process holds leases at the moment. */
@@ -68,6 +79,11 @@ export class Whizbang implements AsyncDisposable {
   /** What this process has done so far. */
   get counters(): Readonly<WhizbangCounters> {
     return { ...this.#instruments.counters };
+  }
+
+  /** What the recovery worker of this process has done so far. */
+  get deadLetterCounters(): Readonly<DeadLetterCounters> {
+    return { ...this.#deadLetterMetrics.counters };
   }
 
   /** True while the broker can be expected to take messages. */
@@ -212,6 +228,8 @@ export class Whizbang implements AsyncDisposable {
         identity: this.#identity,
         instruments: this.#instruments,
         publish: (tx, message, payload, options, cause) => this.#publishIn(tx, message, payload, options, cause),
+        deadLetterMetrics: this.#deadLetterMetrics,
+        generation: this.#options.generation ?? libraryVersion,
       });
       await this.#workers.start();
       this.#state = 'started';
@@ -235,9 +253,30 @@ export class Whizbang implements AsyncDisposable {
     await this.stop();
   }
 
+  /** Where a message is, and why it has not gone on, in one answer. */
+  async explain(messageId: string): Promise<Explanation> {
+    return explainMessage(this.#database.pool, this.#schema, messageId, this.#breakers());
+  }
+
+  /** How the service stands; costs the same whatever waits. */
+  async status(): Promise<ServiceStatus> {
+    return {
+      ...(await readStatus(this.#database.pool, this.#schema)),
+      wakeupsHealthy: this.#workers?.wakeupsHealthy ?? false,
+      brokerReady: this.#transport.ready(),
+      elected: this.#workers?.elected ?? false,
+      breakers: this.#breakers(),
+    };
+  }
+
   /** What waits in this service's tables. */
   async backlog(): Promise<Backlog> {
     return readBacklog(this.#database.pool, this.#schema);
+  }
+
+  #breakers(): ServiceStatus['breakers'] {
+    const breakers = this.#workers?.breakers;
+    return { outbox: breakers?.outbox.states() ?? [], inbox: breakers?.inbox.states() ?? [] };
   }
 
   async #stop(): Promise<StopReport> {

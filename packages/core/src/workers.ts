@@ -3,13 +3,19 @@ import type { Logger } from './contract/logger.js';
 import type { Transport } from './contract/transport.js';
 import type { Database } from './database/pool.js';
 import type { SchemaName } from './database/schema-name.js';
+import { DeadLetterRecoveryWorker } from './dead-letters/dead-letter-recovery-worker.js';
+import { DeadLetterStore } from './dead-letters/dead-letter-store.js';
+import { DefaultDeadLetterRecoveryPolicy } from './dead-letters/default-recovery-policy.js';
 import { Dispatcher } from './dispatcher/dispatcher.js';
 import type { PublishInTransaction } from './dispatcher/handle-unit.js';
 import type { HandlerRegistry } from './dispatcher/handler-registry.js';
 import { maskSecrets } from './errors/mask-secrets.js';
+import { Breakers } from './failure/breakers.js';
+import { FailureJudge } from './failure/failure-judge.js';
 import { InboxStore } from './inbox/inbox-store.js';
+import { Duty } from './maintenance/duty.js';
 import { Heartbeat } from './maintenance/heartbeat.js';
-import { libraryVersion } from './options/library-version.js';
+import { MaintenanceWorker } from './maintenance/maintenance-worker.js';
 import type { ResolvedOptions } from './options/whizbang-options.js';
 import type { OutboxStore } from './outbox/outbox-store.js';
 import { Publisher } from './publisher/publisher.js';
@@ -17,6 +23,7 @@ import { Receiver } from './receiver/receiver.js';
 import { settlesWithin } from './runtime/clock.js';
 import type { InstanceIdentity } from './runtime/instance-identity.js';
 import { observeBacklog, readBacklog } from './telemetry/backlog-gauges.js';
+import type { DeadLetterMetrics } from './telemetry/dead-letter-metrics.js';
 import type { Instruments } from './telemetry/instruments.js';
 import { type DoorbellChannel, DoorbellListener } from './wakeups/doorbell-listener.js';
 import { DoorbellStore } from './wakeups/doorbell-store.js';
@@ -33,6 +40,8 @@ interface WorkersSettings {
   readonly identity: InstanceIdentity;
   readonly instruments: Instruments;
   readonly publish: PublishInTransaction;
+  readonly deadLetterMetrics: DeadLetterMetrics;
+  readonly generation: string;
 }
 
 // Connections of the pool that handlers may not take: the publisher's, the dispatcher's and the receiver's exchanges.
@@ -46,6 +55,10 @@ export class Workers {
   readonly #publisher: Publisher | undefined;
   readonly #receiver: Receiver | undefined;
   readonly #dispatcher: Dispatcher | undefined;
+  readonly #duty: Duty | undefined;
+  readonly #recovery: DeadLetterRecoveryWorker | undefined;
+  readonly #maintenance: MaintenanceWorker | undefined;
+  readonly breakers: { readonly outbox: Breakers; readonly inbox: Breakers };
   #gauges: { stop(): void } | undefined;
   #began = false;
   #stopping = false;
@@ -53,13 +66,29 @@ export class Workers {
   constructor(settings: WorkersSettings) {
     this.#settings = settings;
     const { options, database, schema, logger, identity, transport, instruments, handlers } = settings;
-    const sleepers = { outbox: this.#sleeper('outbox'), inbox: this.#sleeper('inbox') };
+    const { safetyPollMs, fallbackPollMs } = options.wakeups;
+    const scanMs = options.deadLetters.scanIntervalMinutes * 60_000;
+    const sleepers = {
+      outbox: this.#sleeper('outbox', safetyPollMs, fallbackPollMs),
+      inbox: this.#sleeper('inbox', safetyPollMs, fallbackPollMs),
+      deadletter: this.#sleeper('deadletter', scanMs, Math.min(scanMs, safetyPollMs)),
+    };
+    this.breakers = {
+      outbox: new Breakers('destination', options.failures.breaker, logger),
+      inbox: new Breakers('messageType', options.failures.breaker, logger),
+    };
     this.#listener = options.wakeups.listen
       ? new DoorbellListener({
           connectionString: listenTarget(options),
           schema,
           logger,
-          onRing: (channel) => sleepers[channel].ring(),
+          onRing: (channel) => {
+            sleepers[channel].ring();
+            if (channel === 'deadletter') {
+              // Who gives the duty up rings here.
+              this.#duty?.wake();
+            }
+          },
         })
       : undefined;
     this.#heartbeat = new Heartbeat({ pool: database.pool, schema, service: options.service, identity, logger });
@@ -72,6 +101,9 @@ export class Workers {
           store: settings.outbox,
           transport,
           sleeper: sleepers.outbox,
+          judge: this.#judge(options.publisher.maxOutboxAttempts),
+          breakers: this.breakers.outbox,
+          onDeadLetter: (ids) => settings.deadLetterMetrics.added('wh_outbox', ids.length),
         })
       : undefined;
     const inbox = new InboxStore(database.pool, schema);
@@ -87,6 +119,9 @@ export class Workers {
             handlers,
             sleeper: sleepers.inbox,
             publish: settings.publish,
+            judge: this.#judge(options.dispatcher.maxInboxAttempts),
+            breakers: this.breakers.inbox,
+            onDeadLetter: (ids) => settings.deadLetterMetrics.added('wh_inbox', ids.length),
           })
         : undefined;
     this.#receiver =
@@ -97,12 +132,54 @@ export class Workers {
             service: options.service,
             store: inbox,
             transport,
-            generation: options.generation ?? libraryVersion,
+            generation: settings.generation,
             bindings: handlers.bindings(),
             isHandled: (messageType) => handlers.get(messageType) !== undefined,
             onStored: () => this.#dispatcher?.wake(),
           })
         : undefined;
+    const elected = () => this.#duty?.elected ?? false;
+    this.#recovery = options.deadLetters.enabled
+      ? new DeadLetterRecoveryWorker({
+          ...options.deadLetters,
+          store: new DeadLetterStore(database.pool, schema),
+          policy: options.deadLetters.policy ?? new DefaultDeadLetterRecoveryPolicy(),
+          metrics: settings.deadLetterMetrics,
+          generation: settings.generation,
+          logger,
+          elected,
+          sleeper: sleepers.deadletter,
+        })
+      : undefined;
+    this.#maintenance = options.maintenance.enabled
+      ? new MaintenanceWorker({ ...options.maintenance, pool: database.pool, schema, logger, elected })
+      : undefined;
+    this.#duty =
+      this.#recovery === undefined && this.#maintenance === undefined
+        ? undefined
+        : new Duty({
+            pool: database.pool,
+            schema,
+            identity,
+            logger,
+            onElected: () => {
+              this.#recovery?.wake();
+              this.#maintenance?.wake();
+            },
+          });
+  }
+
+  get wakeupsHealthy(): boolean {
+    return this.#listener?.healthy ?? false;
+  }
+
+  get elected(): boolean {
+    return this.#duty?.elected ?? false;
+  }
+
+  /** Has the recovery worker look now. */
+  scanDeadLetters(): void {
+    this.#recovery?.wake();
   }
 
   async start(): Promise<void> {
@@ -114,6 +191,9 @@ export class Workers {
     this.#publisher?.start();
     this.#dispatcher?.start();
     await this.#receiver?.start();
+    this.#recovery?.start();
+    this.#maintenance?.start();
+    this.#duty?.start();
     this.#gauges = observeBacklog(() => readBacklog(database.pool, schema));
   }
 
@@ -128,7 +208,10 @@ export class Workers {
       this.#publisher?.stop(timeoutMs) ?? 0,
       this.#dispatcher?.stop(timeoutMs) ?? 0,
       settlesWithin(this.#receiver?.stop() ?? Promise.resolve(), timeoutMs),
+      this.#recovery?.stop(),
+      this.#maintenance?.stop(),
     ]);
+    await this.#duty?.stop();
     await this.#listener?.stop();
     await this.#heartbeat.stop();
     return unpublished + unhandled;
@@ -151,15 +234,24 @@ export class Workers {
     this.#publisher?.wake();
   }
 
-  #sleeper(channel: DoorbellChannel): Sleeper {
-    const { options, database, schema, identity, logger } = this.#settings;
+  #judge(maxAttempts: number | null): FailureJudge {
+    const { options, handlers, generation } = this.#settings;
+    const { baseSeconds, maxFactor, jitter, deadLetterPermanent } = options.failures;
+    return new FailureJudge({ maxAttempts, baseSeconds, maxFactor, jitter, generation }, deadLetterPermanent, [
+      ...options.messages,
+      ...handlers.definitions(),
+    ]);
+  }
+
+  #sleeper(channel: DoorbellChannel, safetyPollMs: number, fallbackPollMs: number): Sleeper {
+    const { database, schema, identity, logger } = this.#settings;
     return new Sleeper({
       channel,
       store: new DoorbellStore(database.pool, schema),
       holder: () => identity.current,
       listening: () => this.#listener?.healthy ?? false,
-      safetyPollMs: options.wakeups.safetyPollMs,
-      fallbackPollMs: options.wakeups.fallbackPollMs,
+      safetyPollMs,
+      fallbackPollMs,
       logger,
     });
   }

@@ -1,4 +1,5 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
+import type { StreamFailurePolicy } from './work.js';
 import { ConfigurationError } from '../errors/whizbang-error.js';
 
 /** A schema of any library that speaks Standard Schema: zod, valibot, arktype and others. */
@@ -20,6 +21,8 @@ export interface MessageOptions<Schema extends MessageSchema> {
    * the second wait in `publish` for the first to end (a transaction-level advisory lock per stream). Default `false`.
    */
   readonly serializeStreams?: boolean;
+  /** What the failure of such a message means for the later ones of its stream. Default `block`. */
+  readonly streamFailurePolicy?: StreamFailurePolicy;
 }
 
 /** A type of message, as `defineMessage` makes it. */

@@ -20,6 +20,13 @@ export interface ClaimedMessage extends ClaimedTry {
   /** Milliseconds since it was stored. */
   readonly ageMs: number;
   readonly status: number;
+  /** Its lease has run out twice: it may be what kills its holders, and is tried alone. */
+  readonly suspect: boolean;
+  /** A dead letter of its stream wants it to follow (policy `park`). */
+  readonly parked: boolean;
+  /** The last failure's text, `null` when there was none. */
+  readonly lastError: string | null;
+  readonly lastReason: number;
 }
 
 export interface FailedTry extends ClaimedTry {
@@ -27,6 +34,43 @@ export interface FailedTry extends ClaimedTry {
   readonly completedStatus: number;
   readonly error: string;
   readonly reason: MessageFailureReason;
+  /** Groups failures of one kind, see `errorFingerprint`. */
+  readonly fingerprint?: string;
+  /** Milliseconds until the next try, instead of the backoff. */
+  readonly delayMs?: number;
+  /** Trying again cannot help: to the dead letters now, with its own reason. */
+  readonly permanent?: boolean;
+  /** What its failure means for its stream. Default `block`. */
+  readonly policy?: StreamFailurePolicy;
+  /** It is given up without having been tried: the claim's attempt does not count. */
+  readonly untried?: boolean;
+}
+
+/**
+ * What the failure of a message means for the later ones of its stream.
+ *
+ * - `block`: they wait until it is published, handled or dead-lettered
+ * - `continue`: they may pass it while it waits for its retry
+ * - `park`: they wait, and when it is dead-lettered they follow it, to be brought back in order
+ */
+export type StreamFailurePolicy = 'block' | 'continue' | 'park';
+
+/** How failures are answered; see `process_outbox_failures`. */
+export interface FailureSettings {
+  /** Tries before the dead letters; `null`: for ever. */
+  readonly maxAttempts: number | null;
+  readonly baseSeconds: number;
+  readonly maxFactor: number;
+  readonly jitter: number;
+  readonly generation: string;
+}
+
+/** Keys whose rows are put off instead of claimed: destinations for the outbox, message types for the inbox. */
+export interface ClosedKeys {
+  readonly keys: readonly string[];
+  readonly seconds: readonly number[];
+  /** True: one row is let through, to find out. */
+  readonly trials: readonly boolean[];
 }
 
 /** What a worker reports back: what is done, what failed, and what it never tried. */
@@ -45,12 +89,15 @@ export interface ClaimRequest {
   readonly leaseSeconds: number;
   /** Take followers of heads that others hold out of the way of claims; asked for when full looks keep finding nothing. */
   readonly blockLeased: boolean;
+  readonly closed: ClosedKeys;
 }
 
 export interface ClaimResult {
   readonly claimed: readonly ClaimedMessage[];
   /** Settlements that this instance no longer held: its lease had run out and the row was somebody else's. */
   readonly staleIds: readonly string[];
+  /** Failures that ended in the dead letters. */
+  readonly deadIds: readonly string[];
   /** Rows looked at; as many as the limit while nothing is claimed means that more may lie behind them. */
   readonly candidates: number;
   /** Milliseconds until something becomes due, `null` when nothing is known to. */

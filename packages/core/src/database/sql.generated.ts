@@ -14,7 +14,7 @@ export const sqlFiles: readonly SqlFile[] = [
   {
     kind: 'migration',
     name: '0001_initial',
-    checksum: 'c06d399cfd05607782af430eaa6acc7799c147f4c4a0727cf49b65b9b3d9d864',
+    checksum: 'bcd738cfd4a813e73b44a1209d0ec9abaff71e2bca8bbf0ff7c436fe8692a649',
     text: `-- The tables of Whizbang. \`whizbang.\` stands for the schema that migrate() is given; every name is quoted there.
 --
 -- Two rules shape the indexes:
@@ -46,6 +46,8 @@ create table whizbang.wh_outbox (
   scheduled_for    timestamptz,
   -- Waits behind an earlier row of its stream that is not moving. Set lazily by claims, cleared when that row goes.
   blocked          boolean not null default false,
+  -- Failed under the policy \`continue\`: later rows of its stream may pass it while it waits.
+  passable         boolean not null default false,
   -- A stored flag instead of \`attempts\` itself keeps the sentinel's index out of the way of claims (rule 1).
   past_sentinel    boolean generated always as (attempts > 5) stored,
   body_bytes       integer not null default 0,
@@ -69,6 +71,8 @@ create index idx_outbox_due on whizbang.wh_outbox (scheduled_for, sequence)
 create index idx_outbox_stream on whizbang.wh_outbox (stream_id, sequence)
   where processed_at is null and stream_id is not null;
 create index idx_outbox_blocked on whizbang.wh_outbox (stream_id, sequence) where blocked;
+-- For the purge of kept rows; empty unless completed rows are kept.
+create index idx_outbox_processed on whizbang.wh_outbox (processed_at) where processed_at is not null;
 create index idx_outbox_stuck_sentinel on whizbang.wh_outbox (sequence)
   where processed_at is null and past_sentinel;
 
@@ -92,6 +96,7 @@ create table whizbang.wh_inbox (
   lease_expiry     timestamptz,
   scheduled_for    timestamptz,
   blocked          boolean not null default false,
+  passable         boolean not null default false,
   past_sentinel    boolean generated always as (attempts > 5) stored,
   body_bytes       integer not null default 0,
   received_at      timestamptz not null default now(),
@@ -109,6 +114,7 @@ create index idx_inbox_due on whizbang.wh_inbox (scheduled_for, sequence)
 create index idx_inbox_stream on whizbang.wh_inbox (stream_id, sequence)
   where processed_at is null and stream_id is not null;
 create index idx_inbox_blocked on whizbang.wh_inbox (stream_id, sequence) where blocked;
+create index idx_inbox_processed on whizbang.wh_inbox (processed_at) where processed_at is not null;
 create index idx_inbox_stuck_sentinel on whizbang.wh_inbox (sequence)
   where processed_at is null and past_sentinel;
 
@@ -132,7 +138,7 @@ create index idx_service_instances_heartbeat on whizbang.wh_service_instances (l
 
 -- Who sleeps. A row says: this instance has no work of this kind and wants to be woken. store_* looks here.
 create table whizbang.wh_doorbells (
-  channel     varchar(20) not null check (channel in ('outbox', 'inbox')),
+  channel     varchar(20) not null check (channel in ('outbox', 'inbox', 'deadletter')),
   instance_id uuid not null,
   armed_at    timestamptz not null,
   primary key (channel, instance_id)
@@ -161,10 +167,15 @@ create table whizbang.wh_dead_letters (
   last_failure_reason       integer,
   error_text                text,
   attempts_when_dlq         integer not null,
+  body_bytes                integer not null default 0,
+  -- Policy \`park\`: the rest of its stream follows it here, until it is recovered.
+  parks_stream              boolean not null default false,
   dead_lettered_at          timestamptz not null default now(),
   dead_lettered_by          uuid,
   recovery_status           integer not null default 0,
   recovery_attempts         integer not null default 0,
+  -- Tries beyond the budget, given by an operator's retry or a new generation.
+  granted_attempts          integer not null default 0,
   last_recovery_at          timestamptz,
   next_recovery_at          timestamptz,
   recovered_at              timestamptz,
@@ -179,12 +190,41 @@ create table whizbang.wh_dead_letters (
   check (envelope is not null or raw_body is not null)
 );
 comment on table whizbang.wh_dead_letters is 'Messages that were given up, with the reason and all that is needed to bring them back whole.';
-create index idx_dead_letters_due on whizbang.wh_dead_letters (dead_lettered_at)
+create index idx_dead_letters_due on whizbang.wh_dead_letters (dead_lettered_at, source_sequence)
   where recovered_at is null and recovery_status in (0, 1);
+create index idx_dead_letters_parking on whizbang.wh_dead_letters (stream_id) where parks_stream;
 create index idx_dead_letters_stream on whizbang.wh_dead_letters (stream_id, source_sequence);
+create index idx_dead_letters_source on whizbang.wh_dead_letters (source_id);
 create index idx_dead_letters_reason on whizbang.wh_dead_letters (failure_reason, recovery_status) where recovered_at is null;
 create index idx_dead_letters_fingerprint on whizbang.wh_dead_letters (error_fingerprint);
 create index idx_dead_letters_generation on whizbang.wh_dead_letters (generation);
+
+-- Work that one instance does for all of a service: who does it, and until when it may be taken for granted.
+create table whizbang.wh_duties (
+  duty         text primary key,
+  instance_id  uuid not null,
+  lease_expiry timestamptz not null
+);
+`,
+  },
+  {
+    kind: 'function',
+    name: 'acquire_duty',
+    checksum: '2c7ea50e9f224c4b5863bc0949bc769c13865ba063aff1ce595f06bfcdac56e1',
+    text: `-- Elects the instance that does a service's common work: the duty is its own until the lease ends, and renewed by asking
+-- again. A row, not a session's advisory lock: it works through a pooler, and its holder can be seen.
+create or replace function whizbang.acquire_duty(p_duty text, p_instance_id uuid, p_lease_seconds double precision) returns boolean
+language plpgsql volatile
+as $$
+begin
+  insert into whizbang.wh_duties as d (duty, instance_id, lease_expiry)
+  values (p_duty, p_instance_id, clock_timestamp() + p_lease_seconds * interval '1 second')
+  on conflict (duty) do update
+  set instance_id = excluded.instance_id, lease_expiry = excluded.lease_expiry
+  where d.instance_id = excluded.instance_id or d.lease_expiry < clock_timestamp();
+  return found;
+end
+$$;
 `,
   },
   {
@@ -237,28 +277,36 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_inbox',
-    checksum: 'c15e2270265dfeaa3894a2a7771db0d1552a93a5efd2c82c8e96b8cd6a44d906',
+    checksum: '6bda813078de6d132c92b256d42c74ee771e60a0300a4775a57052d6a02fbf20',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
 -- Prefix rule: of each stream only a contiguous prefix is taken. A row stays when an earlier unprocessed row of its stream
--- is neither in this claim nor leased by this very instance; parked rows (infinity) are outside the order.
+-- is neither in this claim nor leased by this very instance. Outside that order are parked rows (infinity) and rows that
+-- failed under the policy \`continue\` (passable).
 --
 -- A follower whose head waits for its time is marked \`blocked\` on the way, and so leaves the indexes that claims read: a
 -- million of them cost one visit each, not one per claim. With p_block_leased the same goes for followers of a head that
 -- another instance holds; the caller asks for it when full scans keep finding nothing. The head is locked FOR KEY SHARE
 -- while its followers are marked: who settles it waits for that, and then sees and frees them.
 --
--- \`candidates\` tells how many rows were looked at for the claim.
+-- Suspects: a row whose lease has run out for the second time may be what kills its holders. It is claimed alone, and what
+-- stands before it first, so that it cannot drag its neighbours to the cap.
 --
--- The settings fix the plan, as do the arrays in place of joins: walk the partial index in order, whatever the statistics say of the table at that moment.
+-- Breakers: rows whose message type is in p_closed_keys are put off by p_closed_seconds instead of being claimed; where
+-- p_closed_trial is true, one of them is let through.
+--
+-- \`candidates\` tells how many rows were looked at; \`suspect\` that the row is on trial; \`parked\` that a dead letter of its
+-- stream wants it to follow. The settings fix the plan, as do the arrays in place of joins: walk the partial index in
+-- order, whatever the statistics say of the table at that moment.
 create or replace function whizbang.claim_orphaned_inbox(
   p_instance_id uuid, p_limit integer, p_max_bytes bigint, p_lease_seconds double precision,
-  p_block_leased boolean default false
+  p_block_leased boolean default false,
+  p_closed_keys text[] default '{}', p_closed_seconds double precision[] default '{}', p_closed_trial boolean[] default '{}'
 ) returns table (
   message_id uuid, destination text, message_type text, event_data text, metadata text, stream_id uuid,
   attempts integer, sequence bigint, body_bytes integer, received_at timestamptz, error text, failure_reason integer,
-  status integer, candidates integer
+  status integer, candidates integer, suspect boolean, parked boolean
 )
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
@@ -269,7 +317,8 @@ declare
 begin
   return query
   with ready as materialized (
-    select o.message_id, o.sequence, o.stream_id, o.body_bytes
+    select o.message_id, o.sequence, o.stream_id, o.body_bytes, o.message_type as breaker_key,
+           o.instance_id is not null and o.attempts >= 2 as suspect
     from whizbang.wh_inbox o
     where o.processed_at is null and o.scheduled_for is null and not o.blocked
       and (o.instance_id is null or o.lease_expiry < v_now)
@@ -278,7 +327,8 @@ begin
     for no key update skip locked
   ),
   due as materialized (
-    select o.message_id, o.sequence, o.stream_id, o.body_bytes
+    select o.message_id, o.sequence, o.stream_id, o.body_bytes, o.message_type as breaker_key,
+           o.instance_id is not null and o.attempts >= 2 as suspect
     from whizbang.wh_inbox o
     where o.processed_at is null and o.scheduled_for is not null and o.scheduled_for <= v_now and not o.blocked
       and (o.instance_id is null or o.lease_expiry < v_now)
@@ -286,8 +336,18 @@ begin
     limit p_limit
     for no key update skip locked
   ),
-  candidate as materialized (
+  seen as materialized (
     select * from ready union all select * from due
+  ),
+  closed as materialized (
+    select s.message_id, b.seconds
+    from (select s.message_id, s.breaker_key, row_number() over (partition by s.breaker_key order by s.sequence) as position
+          from seen s where cardinality(p_closed_keys) > 0) s
+    join unnest(p_closed_keys, p_closed_seconds, p_closed_trial) as b (breaker_key, seconds, trial) on b.breaker_key = s.breaker_key
+    where not b.trial or s.position > 1
+  ),
+  candidate as materialized (
+    select s.* from seen s where s.message_id not in (select c.message_id from closed c)
   ),
   stream_head as materialized (
     select s.stream_id, e.message_id, e.sequence, e.waits
@@ -297,25 +357,27 @@ begin
              (e.scheduled_for > v_now or e.blocked or p_block_leased) is true as waits
       from whizbang.wh_inbox e
       where e.stream_id = s.stream_id and e.sequence < s.last_sequence and e.processed_at is null
-        and (e.scheduled_for is null or e.scheduled_for < 'infinity')
+        and (e.scheduled_for is null or (e.scheduled_for < 'infinity' and not e.passable))
         and (e.instance_id is distinct from p_instance_id or e.lease_expiry < v_now)
         and e.message_id not in (select c.message_id from candidate c)
       order by e.sequence
       limit 1
     ) e
   ),
-  claimable as (
+  open_row as materialized (
+    select c.message_id, c.sequence, c.suspect,
+           sum(c.body_bytes) over (order by c.sequence rows unbounded preceding) - c.body_bytes as bytes_before,
+           row_number() over (order by c.sequence) as position,
+           coalesce(bool_or(c.suspect) over (order by c.sequence rows unbounded preceding), false) as from_suspect
+    from candidate c
+    left join stream_head h on h.stream_id = c.stream_id
+    where h.stream_id is null or c.sequence < h.sequence
+  ),
+  claimable as materialized (
     select f.message_id
-    from (
-      select c.message_id, c.sequence,
-             sum(c.body_bytes) over (order by c.sequence rows unbounded preceding) - c.body_bytes as bytes_before
-      from candidate c
-      left join stream_head h on h.stream_id = c.stream_id
-      where h.stream_id is null or c.sequence < h.sequence
-      order by c.sequence
-      limit p_limit
-    ) f
-    where f.bytes_before < p_max_bytes
+    from open_row f
+    where f.position <= p_limit and f.bytes_before < p_max_bytes
+      and (not f.from_suspect or f.position = 1)
   ),
   held_head as materialized (
     select o.message_id, o.stream_id
@@ -334,18 +396,33 @@ begin
       join stream_head h on h.stream_id = c.stream_id and c.sequence > h.sequence
       join held_head l on l.message_id = h.message_id))
   ),
+  putting_off as (
+    update whizbang.wh_inbox o
+    set scheduled_for = v_now + (select b.seconds from closed b where b.message_id = o.message_id) * interval '1 second'
+    where o.message_id = any (array(select b.message_id from closed b))
+  ),
   claimed as (
     update whizbang.wh_inbox o
     set instance_id = p_instance_id,
         lease_expiry = v_now + p_lease_seconds * interval '1 second',
-        attempts = o.attempts + 1
+        attempts = o.attempts + 1,
+        -- The holder before died, or lost its lease: the only trace of it is here.
+        failure_reason = case when o.instance_id is null then o.failure_reason else 6 end,
+        error = case when o.instance_id is null then o.error
+                     else format('the lease of instance %s ended at %s', o.instance_id, o.lease_expiry) end
     where o.message_id = any (array(select f.message_id from claimable f))
     returning o.message_id, o.destination, o.message_type, o.event_data, o.metadata, o.stream_id, o.attempts, o.sequence,
               o.body_bytes, o.received_at, o.error, o.failure_reason, o.status
   )
   select c.message_id, c.destination::text, c.message_type::text, c.event_data::text, c.metadata::text, c.stream_id,
          c.attempts, c.sequence, c.body_bytes, c.received_at, c.error, c.failure_reason, c.status,
-         (select count(*) from candidate)::integer
+         (select count(*) from seen)::integer,
+         exists (select 1 from candidate f where f.message_id = c.message_id and f.suspect),
+         c.stream_id is not null and (select exists (select 1 from whizbang.wh_dead_letters d where d.parks_stream))
+           and exists (select 1 from whizbang.wh_dead_letters d
+                       where d.parks_stream and d.stream_id = c.stream_id and d.source_table = 'wh_inbox'
+                         -- What comes back from before it does not follow it.
+                         and d.source_sequence < c.sequence)
   from claimed c
   order by c.sequence;
 end
@@ -355,28 +432,36 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_outbox',
-    checksum: '4270458dc9d2a94e12296693505eb47be1428572277a67c71522ba49df3ffc6d',
+    checksum: 'dc758e4f0304fa3d2113c35b967523dcd250a82ccd06ce409a2fdcb793a267af',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
 -- Prefix rule: of each stream only a contiguous prefix is taken. A row stays when an earlier unprocessed row of its stream
--- is neither in this claim nor leased by this very instance; parked rows (infinity) are outside the order.
+-- is neither in this claim nor leased by this very instance. Outside that order are parked rows (infinity) and rows that
+-- failed under the policy \`continue\` (passable).
 --
 -- A follower whose head waits for its time is marked \`blocked\` on the way, and so leaves the indexes that claims read: a
 -- million of them cost one visit each, not one per claim. With p_block_leased the same goes for followers of a head that
 -- another instance holds; the caller asks for it when full scans keep finding nothing. The head is locked FOR KEY SHARE
 -- while its followers are marked: who settles it waits for that, and then sees and frees them.
 --
--- \`candidates\` tells how many rows were looked at for the claim.
+-- Suspects: a row whose lease has run out for the second time may be what kills its holders. It is claimed alone, and what
+-- stands before it first, so that it cannot drag its neighbours to the cap.
 --
--- The settings fix the plan, as do the arrays in place of joins: walk the partial index in order, whatever the statistics say of the table at that moment.
+-- Breakers: rows whose destination is in p_closed_keys are put off by p_closed_seconds instead of being claimed; where
+-- p_closed_trial is true, one of them is let through.
+--
+-- \`candidates\` tells how many rows were looked at; \`suspect\` that the row is on trial; \`parked\` that a dead letter of its
+-- stream wants it to follow. The settings fix the plan, as do the arrays in place of joins: walk the partial index in
+-- order, whatever the statistics say of the table at that moment.
 create or replace function whizbang.claim_orphaned_outbox(
   p_instance_id uuid, p_limit integer, p_max_bytes bigint, p_lease_seconds double precision,
-  p_block_leased boolean default false
+  p_block_leased boolean default false,
+  p_closed_keys text[] default '{}', p_closed_seconds double precision[] default '{}', p_closed_trial boolean[] default '{}'
 ) returns table (
   message_id uuid, destination text, message_type text, event_data text, metadata text, stream_id uuid,
   attempts integer, sequence bigint, body_bytes integer, created_at timestamptz, error text, failure_reason integer,
-  status integer, candidates integer
+  status integer, candidates integer, suspect boolean, parked boolean
 )
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
@@ -387,7 +472,8 @@ declare
 begin
   return query
   with ready as materialized (
-    select o.message_id, o.sequence, o.stream_id, o.body_bytes
+    select o.message_id, o.sequence, o.stream_id, o.body_bytes, o.destination as breaker_key,
+           o.instance_id is not null and o.attempts >= 2 as suspect
     from whizbang.wh_outbox o
     where o.processed_at is null and o.scheduled_for is null and not o.blocked
       and (o.instance_id is null or o.lease_expiry < v_now)
@@ -396,7 +482,8 @@ begin
     for no key update skip locked
   ),
   due as materialized (
-    select o.message_id, o.sequence, o.stream_id, o.body_bytes
+    select o.message_id, o.sequence, o.stream_id, o.body_bytes, o.destination as breaker_key,
+           o.instance_id is not null and o.attempts >= 2 as suspect
     from whizbang.wh_outbox o
     where o.processed_at is null and o.scheduled_for is not null and o.scheduled_for <= v_now and not o.blocked
       and (o.instance_id is null or o.lease_expiry < v_now)
@@ -404,8 +491,18 @@ begin
     limit p_limit
     for no key update skip locked
   ),
-  candidate as materialized (
+  seen as materialized (
     select * from ready union all select * from due
+  ),
+  closed as materialized (
+    select s.message_id, b.seconds
+    from (select s.message_id, s.breaker_key, row_number() over (partition by s.breaker_key order by s.sequence) as position
+          from seen s where cardinality(p_closed_keys) > 0) s
+    join unnest(p_closed_keys, p_closed_seconds, p_closed_trial) as b (breaker_key, seconds, trial) on b.breaker_key = s.breaker_key
+    where not b.trial or s.position > 1
+  ),
+  candidate as materialized (
+    select s.* from seen s where s.message_id not in (select c.message_id from closed c)
   ),
   stream_head as materialized (
     select s.stream_id, e.message_id, e.sequence, e.waits
@@ -415,25 +512,27 @@ begin
              (e.scheduled_for > v_now or e.blocked or p_block_leased) is true as waits
       from whizbang.wh_outbox e
       where e.stream_id = s.stream_id and e.sequence < s.last_sequence and e.processed_at is null
-        and (e.scheduled_for is null or e.scheduled_for < 'infinity')
+        and (e.scheduled_for is null or (e.scheduled_for < 'infinity' and not e.passable))
         and (e.instance_id is distinct from p_instance_id or e.lease_expiry < v_now)
         and e.message_id not in (select c.message_id from candidate c)
       order by e.sequence
       limit 1
     ) e
   ),
-  claimable as (
+  open_row as materialized (
+    select c.message_id, c.sequence, c.suspect,
+           sum(c.body_bytes) over (order by c.sequence rows unbounded preceding) - c.body_bytes as bytes_before,
+           row_number() over (order by c.sequence) as position,
+           coalesce(bool_or(c.suspect) over (order by c.sequence rows unbounded preceding), false) as from_suspect
+    from candidate c
+    left join stream_head h on h.stream_id = c.stream_id
+    where h.stream_id is null or c.sequence < h.sequence
+  ),
+  claimable as materialized (
     select f.message_id
-    from (
-      select c.message_id, c.sequence,
-             sum(c.body_bytes) over (order by c.sequence rows unbounded preceding) - c.body_bytes as bytes_before
-      from candidate c
-      left join stream_head h on h.stream_id = c.stream_id
-      where h.stream_id is null or c.sequence < h.sequence
-      order by c.sequence
-      limit p_limit
-    ) f
-    where f.bytes_before < p_max_bytes
+    from open_row f
+    where f.position <= p_limit and f.bytes_before < p_max_bytes
+      and (not f.from_suspect or f.position = 1)
   ),
   held_head as materialized (
     select o.message_id, o.stream_id
@@ -452,18 +551,33 @@ begin
       join stream_head h on h.stream_id = c.stream_id and c.sequence > h.sequence
       join held_head l on l.message_id = h.message_id))
   ),
+  putting_off as (
+    update whizbang.wh_outbox o
+    set scheduled_for = v_now + (select b.seconds from closed b where b.message_id = o.message_id) * interval '1 second'
+    where o.message_id = any (array(select b.message_id from closed b))
+  ),
   claimed as (
     update whizbang.wh_outbox o
     set instance_id = p_instance_id,
         lease_expiry = v_now + p_lease_seconds * interval '1 second',
-        attempts = o.attempts + 1
+        attempts = o.attempts + 1,
+        -- The holder before died, or lost its lease: the only trace of it is here.
+        failure_reason = case when o.instance_id is null then o.failure_reason else 6 end,
+        error = case when o.instance_id is null then o.error
+                     else format('the lease of instance %s ended at %s', o.instance_id, o.lease_expiry) end
     where o.message_id = any (array(select f.message_id from claimable f))
     returning o.message_id, o.destination, o.message_type, o.event_data, o.metadata, o.stream_id, o.attempts, o.sequence,
               o.body_bytes, o.created_at, o.error, o.failure_reason, o.status
   )
   select c.message_id, c.destination::text, c.message_type::text, c.event_data::text, c.metadata::text, c.stream_id,
          c.attempts, c.sequence, c.body_bytes, c.created_at, c.error, c.failure_reason, c.status,
-         (select count(*) from candidate)::integer
+         (select count(*) from seen)::integer,
+         exists (select 1 from candidate f where f.message_id = c.message_id and f.suspect),
+         c.stream_id is not null and (select exists (select 1 from whizbang.wh_dead_letters d where d.parks_stream))
+           and exists (select 1 from whizbang.wh_dead_letters d
+                       where d.parks_stream and d.stream_id = c.stream_id and d.source_table = 'wh_outbox'
+                         -- What comes back from before it does not follow it.
+                         and d.source_sequence < c.sequence)
   from claimed c
   order by c.sequence;
 end
@@ -665,23 +779,23 @@ $$;
   {
     kind: 'function',
     name: 'exchange_inbox_work',
-    checksum: '2dc635bb0ab8b8df36cd89b141c9160295062a54f9d2cf5820a7447d29fbebc3',
+    checksum: 'f8082663a94d153d1e52e4cd43d41d589138f906f1c216c81c3aecce390accf8',
     text: `-- One round trip, one commit: records failures, releases and deferrals, then claims the next batch. The settlements come first, so that
 -- the claim already respects a head that has just failed. Completions are not here: a handled message is completed in the
 -- transaction of its handler, by complete_inbox_handled().
--- Rows: outcome 'stale' for a settlement that this instance no longer held; 'claimed' for a claimed message; and, when
+-- Rows: outcome 'stale' for a settlement that this instance no longer held; 'dead' for a failure that ended in the dead letters; 'claimed' for a claimed message; and, when
 -- nothing was claimed, one 'idle' row with the time when something becomes due or the lease of another instance runs out.
 create or replace function whizbang.exchange_inbox_work(
   p_instance_id uuid,
-  p_failed_ids uuid[], p_failed_attempts integer[], p_failed_completed_status integer[], p_failed_errors text[],
-  p_failed_reasons integer[],
+  p_failures jsonb, p_failure_settings jsonb,
   p_released_ids uuid[], p_released_attempts integer[],
   p_deferred_ids uuid[], p_deferred_attempts integer[],
-  p_limit integer, p_max_bytes bigint, p_lease_seconds double precision, p_block_leased boolean
+  p_limit integer, p_max_bytes bigint, p_lease_seconds double precision, p_block_leased boolean,
+  p_closed_keys text[], p_closed_seconds double precision[], p_closed_trial boolean[]
 ) returns table (
   outcome text, message_id uuid, destination text, message_type text, event_data text, metadata text, stream_id uuid,
   attempts integer, sequence bigint, body_bytes integer, age_ms double precision, status integer, candidates integer,
-  idle_ms double precision
+  idle_ms double precision, suspect boolean, parked boolean, error text, failure_reason integer
 )
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
@@ -689,15 +803,22 @@ as $$
 #variable_conflict use_column
 declare
   v_stale uuid[];
+  v_dead uuid[];
+  v_failure record;
   v_now timestamptz;
   v_claimed integer := 0;
 begin
   -- Nobody waits for this commit to reach the disk: what a crash of the database could undo is a lease, which then was
   -- never taken, or a settlement, which is then made again.
   perform set_config('synchronous_commit', 'off', true);
-  if cardinality(p_failed_ids) > 0 then
-    v_stale := v_stale || whizbang.process_inbox_failures(
-      p_instance_id, p_failed_ids, p_failed_attempts, p_failed_completed_status, p_failed_errors, p_failed_reasons);
+  if jsonb_array_length(p_failures) > 0 then
+    for v_failure in select * from whizbang.report_failures('inbox', p_instance_id, p_failures, p_failure_settings) loop
+      if v_failure.outcome = 'stale' then
+        v_stale := v_stale || v_failure.message_id;
+      elsif v_failure.outcome = 'dead' then
+        v_dead := v_dead || v_failure.message_id;
+      end if;
+    end loop;
   end if;
   if cardinality(p_released_ids) > 0 then
     v_stale := v_stale || whizbang.release_inbox(p_instance_id, p_released_ids, p_released_attempts);
@@ -705,20 +826,20 @@ begin
   if cardinality(p_deferred_ids) > 0 then
     v_stale := v_stale || whizbang.defer_inbox(p_instance_id, p_deferred_ids, p_deferred_attempts);
   end if;
-  if v_stale is not null then
-    return query
-    select 'stale', s.message_id, null::text, null::text, null::text, null::text, null::uuid,
-           null::integer, null::bigint, null::integer, null::double precision, null::integer, null::integer, null::double precision
-    from unnest(v_stale) as s (message_id);
-  end if;
+  return query
+  select s.outcome, s.message_id, null::text, null::text, null::text, null::text, null::uuid,
+         null::integer, null::bigint, null::integer, null::double precision, null::integer, null::integer,
+         null::double precision, null::boolean, null::boolean, null::text, null::integer
+  from (select 'stale' as outcome, unnest(v_stale) as message_id union all select 'dead', unnest(v_dead)) s;
   if p_limit <= 0 then
     return;
   end if;
   return query
   select 'claimed', c.message_id, c.destination, c.message_type, c.event_data, c.metadata, c.stream_id, c.attempts,
          c.sequence, c.body_bytes, extract(epoch from clock_timestamp() - c.received_at)::double precision * 1000, c.status,
-         c.candidates, null::double precision
-  from whizbang.claim_orphaned_inbox(p_instance_id, p_limit, p_max_bytes, p_lease_seconds, p_block_leased) c;
+         c.candidates, null::double precision, c.suspect, c.parked, c.error, c.failure_reason
+  from whizbang.claim_orphaned_inbox(p_instance_id, p_limit, p_max_bytes, p_lease_seconds, p_block_leased,
+         p_closed_keys, p_closed_seconds, p_closed_trial) c;
   get diagnostics v_claimed = row_count;
   if v_claimed >= p_limit then
     -- There is more than one instance can carry: one that is awake must not leave its sleeping peers asleep.
@@ -742,7 +863,8 @@ begin
                 select o.lease_expiry from whizbang.wh_inbox o
                 where o.processed_at is null and o.scheduled_for is null and not o.blocked
                 order by o.sequence limit 1000) l
-              where l.lease_expiry > v_now)) - v_now)::double precision * 1000;
+              where l.lease_expiry > v_now)) - v_now)::double precision * 1000,
+           null::boolean, null::boolean, null::text, null::integer;
   end if;
 end
 $$;
@@ -751,22 +873,22 @@ $$;
   {
     kind: 'function',
     name: 'exchange_outbox_work',
-    checksum: '3cc1b28f3b881b190b725b5dc495589f772894675cdd5fe674c1fbe1039be955',
+    checksum: 'baab6ceb8289ec958dfb58de5e1293991b8df958255ac43e942b767e260d15c7',
     text: `-- One round trip, one commit: settles what is done, then claims the next batch. The settlements come first, so that the
 -- claim already respects a head that has just failed.
--- Rows: outcome 'stale' for a settlement that this instance no longer held; 'claimed' for a claimed message; and, when
+-- Rows: outcome 'stale' for a settlement that this instance no longer held; 'dead' for a failure that ended in the dead letters; 'claimed' for a claimed message; and, when
 -- nothing was claimed, one 'idle' row with the time when something becomes due or the lease of another instance runs out.
 create or replace function whizbang.exchange_outbox_work(
   p_instance_id uuid,
   p_completed_ids uuid[], p_completed_attempts integer[], p_retain boolean,
-  p_failed_ids uuid[], p_failed_attempts integer[], p_failed_completed_status integer[], p_failed_errors text[],
-  p_failed_reasons integer[],
+  p_failures jsonb, p_failure_settings jsonb,
   p_released_ids uuid[], p_released_attempts integer[],
-  p_limit integer, p_max_bytes bigint, p_lease_seconds double precision, p_block_leased boolean
+  p_limit integer, p_max_bytes bigint, p_lease_seconds double precision, p_block_leased boolean,
+  p_closed_keys text[], p_closed_seconds double precision[], p_closed_trial boolean[]
 ) returns table (
   outcome text, message_id uuid, destination text, message_type text, event_data text, metadata text, stream_id uuid,
   attempts integer, sequence bigint, body_bytes integer, age_ms double precision, status integer, candidates integer,
-  idle_ms double precision
+  idle_ms double precision, suspect boolean, parked boolean, error text, failure_reason integer
 )
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan
@@ -774,6 +896,8 @@ as $$
 #variable_conflict use_column
 declare
   v_stale uuid[];
+  v_dead uuid[];
+  v_failure record;
   v_now timestamptz;
   v_claimed integer := 0;
 begin
@@ -783,27 +907,32 @@ begin
   if cardinality(p_completed_ids) > 0 then
     v_stale := v_stale || whizbang.complete_outbox_published(p_instance_id, p_completed_ids, p_completed_attempts, p_retain);
   end if;
-  if cardinality(p_failed_ids) > 0 then
-    v_stale := v_stale || whizbang.process_outbox_failures(
-      p_instance_id, p_failed_ids, p_failed_attempts, p_failed_completed_status, p_failed_errors, p_failed_reasons);
+  if jsonb_array_length(p_failures) > 0 then
+    for v_failure in select * from whizbang.report_failures('outbox', p_instance_id, p_failures, p_failure_settings) loop
+      if v_failure.outcome = 'stale' then
+        v_stale := v_stale || v_failure.message_id;
+      elsif v_failure.outcome = 'dead' then
+        v_dead := v_dead || v_failure.message_id;
+      end if;
+    end loop;
   end if;
   if cardinality(p_released_ids) > 0 then
     v_stale := v_stale || whizbang.release_outbox(p_instance_id, p_released_ids, p_released_attempts);
   end if;
-  if v_stale is not null then
-    return query
-    select 'stale', s.message_id, null::text, null::text, null::text, null::text, null::uuid,
-           null::integer, null::bigint, null::integer, null::double precision, null::integer, null::integer, null::double precision
-    from unnest(v_stale) as s (message_id);
-  end if;
+  return query
+  select s.outcome, s.message_id, null::text, null::text, null::text, null::text, null::uuid,
+         null::integer, null::bigint, null::integer, null::double precision, null::integer, null::integer,
+         null::double precision, null::boolean, null::boolean, null::text, null::integer
+  from (select 'stale' as outcome, unnest(v_stale) as message_id union all select 'dead', unnest(v_dead)) s;
   if p_limit <= 0 then
     return;
   end if;
   return query
   select 'claimed', c.message_id, c.destination, c.message_type, c.event_data, c.metadata, c.stream_id, c.attempts,
          c.sequence, c.body_bytes, extract(epoch from clock_timestamp() - c.created_at)::double precision * 1000, c.status,
-         c.candidates, null::double precision
-  from whizbang.claim_orphaned_outbox(p_instance_id, p_limit, p_max_bytes, p_lease_seconds, p_block_leased) c;
+         c.candidates, null::double precision, c.suspect, c.parked, c.error, c.failure_reason
+  from whizbang.claim_orphaned_outbox(p_instance_id, p_limit, p_max_bytes, p_lease_seconds, p_block_leased,
+         p_closed_keys, p_closed_seconds, p_closed_trial) c;
   get diagnostics v_claimed = row_count;
   if v_claimed >= p_limit then
     -- There is more than one instance can carry: one that is awake must not leave its sleeping peers asleep.
@@ -827,8 +956,173 @@ begin
                 select o.lease_expiry from whizbang.wh_outbox o
                 where o.processed_at is null and o.scheduled_for is null and not o.blocked
                 order by o.sequence limit 1000) l
-              where l.lease_expiry > v_now)) - v_now)::double precision * 1000;
+              where l.lease_expiry > v_now)) - v_now)::double precision * 1000,
+           null::boolean, null::boolean, null::text, null::integer;
   end if;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'explain_message',
+    checksum: 'c3d1f3a828970641c0ffccdf830e4bcaafd3f866fdc4240733a0ffc0a5188465',
+    text: `-- Why a message has not gone on, from its row: its schedule, its lease, and the message of its stream it waits behind.
+create or replace function whizbang.explain_message(p_message_id uuid)
+returns table (
+  category text, attempts integer, error text, message_type text, destination text, processed boolean, parked boolean,
+  scheduled_at text, leased_by uuid, leased_until text, ahead uuid, failed_reason integer
+)
+language plpgsql stable
+as $$
+begin
+  return query
+  select 'outbox', o.attempts, o.error, o.message_type::text, o.destination::text, o.processed_at is not null,
+         o.scheduled_for is not distinct from 'infinity',
+         case when o.scheduled_for > clock_timestamp() and o.scheduled_for < 'infinity' then o.scheduled_for::text end,
+         case when o.lease_expiry >= clock_timestamp() then o.instance_id end,
+         case when o.lease_expiry >= clock_timestamp() then o.lease_expiry::text end,
+         (select e.message_id from whizbang.wh_outbox e
+          where e.stream_id = o.stream_id and e.sequence < o.sequence and e.processed_at is null
+            and (e.scheduled_for is null or (e.scheduled_for < 'infinity' and not e.passable))
+          order by e.sequence limit 1),
+         o.failure_reason
+  from whizbang.wh_outbox o where o.message_id = p_message_id;
+  return query
+  select 'inbox', o.attempts, o.error, o.message_type::text, o.destination::text, o.processed_at is not null,
+         o.scheduled_for is not distinct from 'infinity',
+         case when o.scheduled_for > clock_timestamp() and o.scheduled_for < 'infinity' then o.scheduled_for::text end,
+         case when o.lease_expiry >= clock_timestamp() then o.instance_id end,
+         case when o.lease_expiry >= clock_timestamp() then o.lease_expiry::text end,
+         (select e.message_id from whizbang.wh_inbox e
+          where e.stream_id = o.stream_id and e.sequence < o.sequence and e.processed_at is null
+            and (e.scheduled_for is null or (e.scheduled_for < 'infinity' and not e.passable))
+          order by e.sequence limit 1),
+         o.failure_reason
+  from whizbang.wh_inbox o where o.message_id = p_message_id;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'fetch_dead_letters_due',
+    checksum: '26b8a4876c00ef9c0b978ed6766f66ae43fa4ecf19f6d6d5edaf519632f1a38b',
+    text: `-- Dead letters that the recovery worker may look at: pending, not held by an operator, and due or not yet scheduled.
+-- Oldest first; those of one stream in their order.
+create or replace function whizbang.fetch_dead_letters_due(p_now timestamptz, p_limit integer)
+returns setof whizbang.wh_dead_letters
+language sql stable
+as $$
+  select d.*
+  from whizbang.wh_dead_letters d
+  where d.recovered_at is null and d.recovery_status in (0, 1) and d.operator_disposition not in (2, 3)
+    and (d.next_recovery_at is null or d.next_recovery_at <= p_now)
+  order by d.dead_lettered_at, d.source_sequence
+  limit p_limit;
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'find_stuck_inbox_rows',
+    checksum: 'b3f259f9a803b791fd0c0b97a803a824b8693274242e2a0c6bff2a253d80b66b',
+    text: `-- Rows that were claimed more often than the cap allows and never drained, worst first; and parked rows (infinity), which
+-- nothing will ever drain. Served by idx_inbox_stuck_sentinel and idx_inbox_due; a threshold below 5 reads the table beside.
+create or replace function whizbang.find_stuck_inbox_rows(p_max_attempts integer, p_limit integer)
+returns table (
+  message_id uuid, message_type text, stream_id uuid, attempts integer, claimed_since timestamptz, parked boolean
+)
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+begin
+  return query
+  select s.message_id, s.message_type::text, s.stream_id, s.attempts, s.received_at, s.scheduled_for is not distinct from 'infinity'
+  from (
+    (select o.message_id, o.message_type, o.stream_id, o.attempts, o.received_at, o.scheduled_for, o.sequence from whizbang.wh_inbox o
+     where o.processed_at is null and o.past_sentinel and o.attempts > p_max_attempts
+     order by o.attempts desc, o.sequence limit p_limit)
+    union
+    (select o.message_id, o.message_type, o.stream_id, o.attempts, o.received_at, o.scheduled_for, o.sequence from whizbang.wh_inbox o
+     where p_max_attempts < 5 and o.processed_at is null and not o.past_sentinel and o.attempts > p_max_attempts
+     order by o.attempts desc, o.sequence limit p_limit)
+    union
+    (select o.message_id, o.message_type, o.stream_id, o.attempts, o.received_at, o.scheduled_for, o.sequence from whizbang.wh_inbox o
+     where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
+     order by o.scheduled_for, o.sequence limit p_limit)
+  ) s
+  order by s.attempts desc, s.received_at
+  limit p_limit;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'find_stuck_outbox_rows',
+    checksum: '4ed6d17a894dc6e7dae9e970dc94639bba50117627853cabe808bd73516c0f48',
+    text: `-- Rows that were claimed more often than the cap allows and never drained, worst first; and parked rows (infinity), which
+-- nothing will ever drain. Served by idx_outbox_stuck_sentinel and idx_outbox_due; a threshold below 5 reads the table beside.
+create or replace function whizbang.find_stuck_outbox_rows(p_max_attempts integer, p_limit integer)
+returns table (
+  message_id uuid, message_type text, stream_id uuid, attempts integer, claimed_since timestamptz, parked boolean
+)
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+begin
+  return query
+  select s.message_id, s.message_type::text, s.stream_id, s.attempts, s.created_at, s.scheduled_for is not distinct from 'infinity'
+  from (
+    (select o.message_id, o.message_type, o.stream_id, o.attempts, o.created_at, o.scheduled_for, o.sequence from whizbang.wh_outbox o
+     where o.processed_at is null and o.past_sentinel and o.attempts > p_max_attempts
+     order by o.attempts desc, o.sequence limit p_limit)
+    union
+    (select o.message_id, o.message_type, o.stream_id, o.attempts, o.created_at, o.scheduled_for, o.sequence from whizbang.wh_outbox o
+     where p_max_attempts < 5 and o.processed_at is null and not o.past_sentinel and o.attempts > p_max_attempts
+     order by o.attempts desc, o.sequence limit p_limit)
+    union
+    (select o.message_id, o.message_type, o.stream_id, o.attempts, o.created_at, o.scheduled_for, o.sequence from whizbang.wh_outbox o
+     where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
+     order by o.scheduled_for, o.sequence limit p_limit)
+  ) s
+  order by s.attempts desc, s.created_at
+  limit p_limit;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'give_up_dead_letter',
+    checksum: '7686b55d5d54919803c0d6c02e45ee3804dc420e8b98426a1750d679aea7b49f',
+    text: `-- An operator's last word: never again. False when it is recovered already.
+create or replace function whizbang.give_up_dead_letter(p_dead_letter_id uuid, p_actor text) returns boolean
+language plpgsql volatile
+as $$
+begin
+  update whizbang.wh_dead_letters
+  set recovery_status = 4, next_recovery_at = null, operator_disposition = 3, operator_actor = p_actor, parks_stream = false
+  where dead_letter_id = p_dead_letter_id and recovered_at is null;
+  return found;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'hold_dead_letter',
+    checksum: '9e395c1ae6225c130e0656f00097f403102d5095a7861c3d23f622ee0c63c457',
+    text: `-- An operator's hold: neither the policy nor a new generation touches it. False when it is recovered already.
+create or replace function whizbang.hold_dead_letter(p_dead_letter_id uuid, p_actor text) returns boolean
+language plpgsql volatile
+as $$
+begin
+  update whizbang.wh_dead_letters
+  set recovery_status = 2, next_recovery_at = null, operator_disposition = 2, operator_actor = p_actor
+  where dead_letter_id = p_dead_letter_id and recovered_at is null;
+  return found;
 end
 $$;
 `,
@@ -854,43 +1148,265 @@ $$;
   },
   {
     kind: 'function',
-    name: 'process_inbox_failures',
-    checksum: 'd029f66fb51af8a5ca037f7398d61be33124b659f70ae50d0cac2652f00e9255',
-    text: `-- Records tries that failed: adds the Failed bit and what was completed, keeps the error, schedules the next try by
--- exponential backoff (30 s doubled per attempt, 5 min at the most) and gives up the lease. attempts was counted by the
--- claim and is not touched. A row counts only while this instance still holds the very attempt it claimed.
--- Returns the ids that it no longer held (null for none).
-create or replace function whizbang.process_inbox_failures(
-  p_instance_id uuid, p_message_ids uuid[], p_attempts integer[], p_completed_status integer[], p_errors text[],
-  p_reasons integer[]
+    name: 'mark_dead_letter_holding',
+    checksum: '5cb0f065e0220cfafdf8389406e578e921155596cfb8ff4499c7100e5949ba1c',
+    text: `-- Leaves a dead letter to an operator. Returns false when it is recovered, held or given up already.
+create or replace function whizbang.mark_dead_letter_holding(p_dead_letter_id uuid) returns boolean
+language plpgsql volatile
+as $$
+begin
+  update whizbang.wh_dead_letters
+  set recovery_status = 2, next_recovery_at = null
+  where dead_letter_id = p_dead_letter_id and recovered_at is null and recovery_status in (0, 1);
+  return found;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'mark_dead_letter_permanently_failed',
+    checksum: '34f2fe028764bc4d89497eaaf981636a957af315f1dd0c43877a1cca49d8e430',
+    text: `-- Gives a dead letter up for good. Returns false when it is recovered or given up already.
+create or replace function whizbang.mark_dead_letter_permanently_failed(p_dead_letter_id uuid) returns boolean
+language plpgsql volatile
+as $$
+begin
+  update whizbang.wh_dead_letters
+  set recovery_status = 4, next_recovery_at = null, parks_stream = false
+  where dead_letter_id = p_dead_letter_id and recovered_at is null and recovery_status <> 4;
+  return found;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'move_to_dead_letters',
+    checksum: '808b79e257512e3d0dc339f5670b5fa974561f53f283b6892291a39dbcd2f677',
+    text: `-- Moves messages that are given up into wh_dead_letters, whole, in one statement: they are in one table or the other at
+-- any moment. Fenced by holder and attempt; a null p_instance_id moves rows whoever holds them (an operator's doing).
+-- Moving what has been moved does nothing. A message that dies again after a recovery updates its row.
+-- p_messages: [{messageId, attempt, reason, lastReason, error, fingerprint, parks, untried, completedStatus}].
+-- Returns the ids that were moved (null for none).
+create or replace function whizbang.move_to_dead_letters(
+  p_source_table text, p_instance_id uuid, p_messages jsonb, p_generation text
 ) returns uuid[]
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+as $$
+declare
+  v_moved uuid[];
+  v_streams uuid[];
+begin
+  if p_source_table = 'wh_outbox' then
+    with gone as (
+      delete from whizbang.wh_outbox o
+      using jsonb_to_recordset(p_messages) as m ("messageId" uuid, attempt integer)
+      where o.message_id = m."messageId" and o.processed_at is null
+        and (p_instance_id is null or (o.instance_id = p_instance_id and o.attempts = m.attempt))
+      returning o.*
+    ),
+    moved as (
+      insert into whizbang.wh_dead_letters as d
+        (dead_letter_id, source_table, source_id, stream_id, message_type, destination, handler_name, envelope_type, envelope,
+         metadata, scope, is_event, flags, status, source_sequence, source_created_at, body_bytes, failure_reason,
+         last_failure_reason, error_text, attempts_when_dlq, parks_stream, dead_lettered_by, generation, error_fingerprint,
+         error_fingerprint_version, dead_lettered_at)
+      select whizbang.uuid_v7(), 'wh_outbox', g.message_id, g.stream_id, g.message_type, g.destination, null, g.envelope_type,
+             g.event_data, g.metadata, g.scope, g.is_event, g.flags, g.status | coalesce(m."completedStatus", 0) | 32768,
+             g.sequence, g.created_at, g.body_bytes, m.reason, coalesce(m."lastReason", nullif(g.failure_reason, 99), m.reason),
+             coalesce(m.error, g.error), g.attempts - case when m.untried then 1 else 0 end,
+             coalesce(m.parks, false) and g.stream_id is not null, p_instance_id, p_generation, m.fingerprint,
+             case when m.fingerprint is null then null else 1 end, clock_timestamp()
+      from gone g
+      join (
+        -- One that is named twice is one.
+        select distinct on (e."messageId") e.*
+        from jsonb_to_recordset(p_messages) as e
+             ("messageId" uuid, reason integer, "lastReason" integer, error text, fingerprint text, parks boolean,
+              untried boolean, "completedStatus" integer)) m on m."messageId" = g.message_id
+      on conflict (source_table, source_id) do update
+      -- It died again: what it was and why is renewed, what recovery has spent on it stays.
+      set stream_id = excluded.stream_id, envelope = excluded.envelope, metadata = excluded.metadata, status = excluded.status,
+          source_sequence = excluded.source_sequence, failure_reason = excluded.failure_reason,
+          last_failure_reason = excluded.last_failure_reason, error_text = excluded.error_text,
+          attempts_when_dlq = excluded.attempts_when_dlq, parks_stream = excluded.parks_stream,
+          dead_lettered_at = excluded.dead_lettered_at, dead_lettered_by = excluded.dead_lettered_by,
+          generation = excluded.generation, error_fingerprint = excluded.error_fingerprint,
+          error_fingerprint_version = excluded.error_fingerprint_version,
+          recovery_status = 0, next_recovery_at = null, recovered_at = null, operator_disposition = 0
+      returning d.source_id, d.stream_id
+    )
+    select array_agg(source_id), array_agg(stream_id) into v_moved, v_streams from moved;
+    perform whizbang.unblock_outbox_streams(v_streams);
+  elsif p_source_table = 'wh_inbox' then
+    with gone as (
+      delete from whizbang.wh_inbox o
+      using jsonb_to_recordset(p_messages) as m ("messageId" uuid, attempt integer)
+      where o.message_id = m."messageId" and o.processed_at is null
+        and (p_instance_id is null or (o.instance_id = p_instance_id and o.attempts = m.attempt))
+      returning o.*
+    ),
+    moved as (
+      insert into whizbang.wh_dead_letters as d
+        (dead_letter_id, source_table, source_id, stream_id, message_type, destination, handler_name, envelope_type, envelope,
+         metadata, scope, is_event, flags, status, source_sequence, source_created_at, body_bytes, failure_reason,
+         last_failure_reason, error_text, attempts_when_dlq, parks_stream, dead_lettered_by, generation, error_fingerprint,
+         error_fingerprint_version, dead_lettered_at)
+      select whizbang.uuid_v7(), 'wh_inbox', g.message_id, g.stream_id, g.message_type, g.destination, g.handler_name, null,
+             g.event_data, g.metadata, g.scope, g.is_event, g.flags, g.status | coalesce(m."completedStatus", 0) | 32768,
+             g.sequence, g.received_at, g.body_bytes, m.reason, coalesce(m."lastReason", nullif(g.failure_reason, 99), m.reason),
+             coalesce(m.error, g.error), g.attempts - case when m.untried then 1 else 0 end,
+             coalesce(m.parks, false) and g.stream_id is not null, p_instance_id, p_generation, m.fingerprint,
+             case when m.fingerprint is null then null else 1 end, clock_timestamp()
+      from gone g
+      join (
+        -- One that is named twice is one.
+        select distinct on (e."messageId") e.*
+        from jsonb_to_recordset(p_messages) as e
+             ("messageId" uuid, reason integer, "lastReason" integer, error text, fingerprint text, parks boolean,
+              untried boolean, "completedStatus" integer)) m on m."messageId" = g.message_id
+      on conflict (source_table, source_id) do update
+      -- It died again: what it was and why is renewed, what recovery has spent on it stays.
+      set stream_id = excluded.stream_id, envelope = excluded.envelope, metadata = excluded.metadata, status = excluded.status,
+          source_sequence = excluded.source_sequence, failure_reason = excluded.failure_reason,
+          last_failure_reason = excluded.last_failure_reason, error_text = excluded.error_text,
+          attempts_when_dlq = excluded.attempts_when_dlq, parks_stream = excluded.parks_stream,
+          dead_lettered_at = excluded.dead_lettered_at, dead_lettered_by = excluded.dead_lettered_by,
+          generation = excluded.generation, error_fingerprint = excluded.error_fingerprint,
+          error_fingerprint_version = excluded.error_fingerprint_version,
+          recovery_status = 0, next_recovery_at = null, recovered_at = null, operator_disposition = 0
+      returning d.source_id, d.stream_id
+    )
+    select array_agg(source_id), array_agg(stream_id) into v_moved, v_streams from moved;
+    perform whizbang.unblock_inbox_streams(v_streams);
+  else
+    raise exception 'move_to_dead_letters: % is neither wh_outbox nor wh_inbox', p_source_table
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if v_moved is not null then
+    -- Rings once, while the recovery worker sleeps; it is awake for the rest of a mass dead-lettering.
+    perform whizbang.ring_doorbell('deadletter');
+  end if;
+  return v_moved;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'note_dead_letter',
+    checksum: '9aa84fbba763137d8b1312094af966e38cb9deeff9af304b3d38c7e734103c36',
+    text: `-- Adds an operator's note, with time and name, below the notes that are there; past 100,000 characters the
+-- oldest go.
+create or replace function whizbang.note_dead_letter(p_dead_letter_id uuid, p_actor text, p_note text) returns boolean
+language plpgsql volatile
+as $$
+begin
+  update whizbang.wh_dead_letters
+  set operator_notes = right(concat_ws(e'\\n', operator_notes,
+        format('%s %s: %s', to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), p_actor, p_note)), 100000),
+      operator_actor = p_actor
+  where dead_letter_id = p_dead_letter_id;
+  return found;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'process_inbox_failures',
+    checksum: '7807b68b2220842d42f7f1fd315827fd0233b269993881af39f5c8e8a2806832',
+    text: `-- Records tries that failed. A row counts only while this instance still holds the very attempt it claimed.
+--
+-- Attempts left: adds the Failed bit and what was completed, keeps the error, gives up the lease, and schedules the next
+-- try by exponential backoff (30 s doubled per attempt, 5 min at the most). attempts was counted by the claim and is not
+-- touched. None left, or a permanent reason: the row goes to the dead letters, here and now. A row that cannot be moved
+-- stays and is tried again later; it fails neither its neighbours nor this call.
+--
+-- p_failures: [{messageId, attempt, completedStatus, error, reason, delayMs, permanent, policy, fingerprint, untried}]; policy
+-- is 0 block, 1 continue, 2 park. p_settings: {maxAttempts (null: for ever), baseSeconds, maxFactor, jitter, generation}.
+-- Returns one row per failure: retry, dead, or stale when the row was no longer held.
+create or replace function whizbang.process_inbox_failures(
+  p_instance_id uuid, p_failures jsonb, p_settings jsonb default '{}'
+) returns table (message_id uuid, outcome text)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set jit = off set plan_cache_mode = force_generic_plan
 as $$
+#variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
-  v_done uuid[];
+  v_max_attempts integer := case when p_settings ? 'maxAttempts' then (p_settings ->> 'maxAttempts')::integer else 10 end;
+  v_base interval := coalesce((p_settings ->> 'baseSeconds')::double precision, 30) * interval '1 second';
+  v_max_factor double precision := coalesce((p_settings ->> 'maxFactor')::double precision, 10);
+  v_jitter double precision := coalesce((p_settings ->> 'jitter')::double precision, 0);
+  v_generation text := coalesce(p_settings ->> 'generation', '');
+  v_dying jsonb;
+  v_dead uuid[];
+  v_message jsonb;
+  v_problem text;
+  v_passed uuid[];
 begin
-  with done as (
+  select jsonb_agg(jsonb_build_object(
+           'messageId', f."messageId", 'attempt', f.attempt, 'error', f.error, 'fingerprint', f.fingerprint,
+           'completedStatus', f."completedStatus", 'untried', f.untried, 'parks', f.policy = 2,
+           'reason', case when f.permanent then f.reason else 5 end, 'lastReason', f.reason))
+    into v_dying
+  from jsonb_to_recordset(p_failures) as f
+       ("messageId" uuid, attempt integer, "completedStatus" integer, error text, reason integer, permanent boolean,
+        policy integer, fingerprint text, untried boolean)
+  where f.permanent or f.attempt >= v_max_attempts;
+  if v_dying is not null then
+    begin
+      v_dead := whizbang.move_to_dead_letters('wh_inbox', p_instance_id, v_dying, v_generation);
+    exception when others then
+      v_problem := sqlerrm;
+      -- One of them cannot be moved. Each by itself, so that the others can.
+      for v_message in select * from jsonb_array_elements(v_dying) loop
+        begin
+          v_dead := v_dead || whizbang.move_to_dead_letters('wh_inbox', p_instance_id, jsonb_build_array(v_message), v_generation);
+        exception when others then
+          v_problem := sqlerrm;
+          raise warning 'message % could not be moved to the dead letters: %', v_message ->> 'messageId', v_problem;
+        end;
+      end loop;
+    end;
+    return query select d, 'dead' from unnest(v_dead) as d;
+  end if;
+  return query
+  with failed as (
     update whizbang.wh_inbox o
-    set status = o.status | f.completed_status | 32768,
+    set status = o.status | coalesce(f."completedStatus", 0) | 32768,
         error = f.error,
         failure_reason = coalesce(f.reason, 0),
-        scheduled_for = v_now + (interval '30 seconds' * least(power(2, least(o.attempts, 10)), 10)),
+        scheduled_for = v_now + case
+          -- 30 days at the most: a delay beyond is a mistake of units, and must not fail the recording.
+          when f."delayMs" is not null then least(greatest(f."delayMs", 0), 2592000000) * interval '1 millisecond'
+          else v_base * least(power(2, least(o.attempts, 10)), v_max_factor) * (1 + v_jitter * (random() - 0.5)) end,
+        passable = coalesce(f.policy = 1, false),
         instance_id = null,
         lease_expiry = null
-    from unnest(p_message_ids, p_attempts, p_completed_status, p_errors, p_reasons)
-         as f (message_id, attempts, completed_status, error, reason)
-    where o.message_id = f.message_id and o.instance_id = p_instance_id and o.attempts = f.attempts
-      and o.processed_at is null
+    from jsonb_to_recordset(p_failures) as f
+         ("messageId" uuid, attempt integer, "completedStatus" integer, error text, reason integer, "delayMs" double precision,
+          policy integer)
+    where o.message_id = f."messageId" and o.instance_id = p_instance_id and o.attempts = f.attempt and o.processed_at is null
     returning o.message_id
   )
-  select array_agg(message_id) into v_done from done;
-  if coalesce(cardinality(v_done), 0) = cardinality(p_message_ids) then
-    return null;
+  select f."messageId", case when d.message_id is null then 'stale' else 'retry' end
+  from jsonb_to_recordset(p_failures) as f ("messageId" uuid)
+  left join failed d on d.message_id = f."messageId"
+  where f."messageId" <> all (coalesce(v_dead, '{}'));
+  -- Policy \`continue\`: followers that were put behind it while it was in hand may pass it now.
+  select array_agg(o.stream_id) into v_passed
+  from whizbang.wh_inbox o
+  where o.passable and o.stream_id is not null
+    and o.message_id = any (array(select f."messageId" from jsonb_to_recordset(p_failures) as f ("messageId" uuid, policy integer)
+                                  where f.policy = 1));
+  if v_passed is not null then
+    perform whizbang.unblock_inbox_streams(v_passed);
   end if;
-  return array(select unnest(p_message_ids) except select unnest(v_done));
 end
 $$;
 `,
@@ -898,42 +1414,145 @@ $$;
   {
     kind: 'function',
     name: 'process_outbox_failures',
-    checksum: 'dad598e0f579f3db9ee7615a56ae091038e2381f8fe0a1d800792ba37753725d',
-    text: `-- Records tries that failed: adds the Failed bit and what was completed, keeps the error, schedules the next try by
--- exponential backoff (30 s doubled per attempt, 5 min at the most) and gives up the lease. attempts was counted by the
--- claim and is not touched. A row counts only while this instance still holds the very attempt it claimed.
--- Returns the ids that it no longer held (null for none).
+    checksum: 'cd0b3dd500198fc9b58642df26251dc962c6c63809e0e1a24dad74bab4dc81c7',
+    text: `-- Records tries that failed. A row counts only while this instance still holds the very attempt it claimed.
+--
+-- Attempts left: adds the Failed bit and what was completed, keeps the error, gives up the lease, and schedules the next
+-- try by exponential backoff (30 s doubled per attempt, 5 min at the most). attempts was counted by the claim and is not
+-- touched. None left, or a permanent reason: the row goes to the dead letters, here and now. A row that cannot be moved
+-- stays and is tried again later; it fails neither its neighbours nor this call.
+--
+-- p_failures: [{messageId, attempt, completedStatus, error, reason, delayMs, permanent, policy, fingerprint, untried}]; policy
+-- is 0 block, 1 continue, 2 park. p_settings: {maxAttempts (null: for ever), baseSeconds, maxFactor, jitter, generation}.
+-- Returns one row per failure: retry, dead, or stale when the row was no longer held.
 create or replace function whizbang.process_outbox_failures(
-  p_instance_id uuid, p_message_ids uuid[], p_attempts integer[], p_completed_status integer[], p_errors text[],
-  p_reasons integer[]
-) returns uuid[]
+  p_instance_id uuid, p_failures jsonb, p_settings jsonb default '{}'
+) returns table (message_id uuid, outcome text)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 set jit = off set plan_cache_mode = force_generic_plan
 as $$
+#variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
-  v_done uuid[];
+  v_max_attempts integer := case when p_settings ? 'maxAttempts' then (p_settings ->> 'maxAttempts')::integer else 10 end;
+  v_base interval := coalesce((p_settings ->> 'baseSeconds')::double precision, 30) * interval '1 second';
+  v_max_factor double precision := coalesce((p_settings ->> 'maxFactor')::double precision, 10);
+  v_jitter double precision := coalesce((p_settings ->> 'jitter')::double precision, 0);
+  v_generation text := coalesce(p_settings ->> 'generation', '');
+  v_dying jsonb;
+  v_dead uuid[];
+  v_message jsonb;
+  v_problem text;
+  v_passed uuid[];
 begin
-  with done as (
+  select jsonb_agg(jsonb_build_object(
+           'messageId', f."messageId", 'attempt', f.attempt, 'error', f.error, 'fingerprint', f.fingerprint,
+           'completedStatus', f."completedStatus", 'untried', f.untried, 'parks', f.policy = 2,
+           'reason', case when f.permanent then f.reason else 5 end, 'lastReason', f.reason))
+    into v_dying
+  from jsonb_to_recordset(p_failures) as f
+       ("messageId" uuid, attempt integer, "completedStatus" integer, error text, reason integer, permanent boolean,
+        policy integer, fingerprint text, untried boolean)
+  where f.permanent or f.attempt >= v_max_attempts;
+  if v_dying is not null then
+    begin
+      v_dead := whizbang.move_to_dead_letters('wh_outbox', p_instance_id, v_dying, v_generation);
+    exception when others then
+      v_problem := sqlerrm;
+      -- One of them cannot be moved. Each by itself, so that the others can.
+      for v_message in select * from jsonb_array_elements(v_dying) loop
+        begin
+          v_dead := v_dead || whizbang.move_to_dead_letters('wh_outbox', p_instance_id, jsonb_build_array(v_message), v_generation);
+        exception when others then
+          v_problem := sqlerrm;
+          raise warning 'message % could not be moved to the dead letters: %', v_message ->> 'messageId', v_problem;
+        end;
+      end loop;
+    end;
+    return query select d, 'dead' from unnest(v_dead) as d;
+  end if;
+  return query
+  with failed as (
     update whizbang.wh_outbox o
-    set status = o.status | f.completed_status | 32768,
+    set status = o.status | coalesce(f."completedStatus", 0) | 32768,
         error = f.error,
         failure_reason = coalesce(f.reason, 0),
-        scheduled_for = v_now + (interval '30 seconds' * least(power(2, least(o.attempts, 10)), 10)),
+        scheduled_for = v_now + case
+          -- 30 days at the most: a delay beyond is a mistake of units, and must not fail the recording.
+          when f."delayMs" is not null then least(greatest(f."delayMs", 0), 2592000000) * interval '1 millisecond'
+          else v_base * least(power(2, least(o.attempts, 10)), v_max_factor) * (1 + v_jitter * (random() - 0.5)) end,
+        passable = coalesce(f.policy = 1, false),
         instance_id = null,
         lease_expiry = null
-    from unnest(p_message_ids, p_attempts, p_completed_status, p_errors, p_reasons)
-         as f (message_id, attempts, completed_status, error, reason)
-    where o.message_id = f.message_id and o.instance_id = p_instance_id and o.attempts = f.attempts
-      and o.processed_at is null
+    from jsonb_to_recordset(p_failures) as f
+         ("messageId" uuid, attempt integer, "completedStatus" integer, error text, reason integer, "delayMs" double precision,
+          policy integer)
+    where o.message_id = f."messageId" and o.instance_id = p_instance_id and o.attempts = f.attempt and o.processed_at is null
     returning o.message_id
   )
-  select array_agg(message_id) into v_done from done;
-  if coalesce(cardinality(v_done), 0) = cardinality(p_message_ids) then
-    return null;
+  select f."messageId", case when d.message_id is null then 'stale' else 'retry' end
+  from jsonb_to_recordset(p_failures) as f ("messageId" uuid)
+  left join failed d on d.message_id = f."messageId"
+  where f."messageId" <> all (coalesce(v_dead, '{}'));
+  -- Policy \`continue\`: followers that were put behind it while it was in hand may pass it now.
+  select array_agg(o.stream_id) into v_passed
+  from whizbang.wh_outbox o
+  where o.passable and o.stream_id is not null
+    and o.message_id = any (array(select f."messageId" from jsonb_to_recordset(p_failures) as f ("messageId" uuid, policy integer)
+                                  where f.policy = 1));
+  if v_passed is not null then
+    perform whizbang.unblock_outbox_streams(v_passed);
   end if;
-  return array(select unnest(p_message_ids) except select unnest(v_done));
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'purge_completed_messages',
+    checksum: '38d5de94babd4b1b671608846f97fd5aed2fe1bf5e4de8331285491c1d90d6d2',
+    text: `-- Deletes processed rows that were kept (retainCompleted) and are older than p_days, p_limit of each table at a time;
+-- returns the larger of the two numbers. Served by idx_outbox_processed and idx_inbox_processed.
+create or replace function whizbang.purge_completed_messages(p_days double precision, p_limit integer) returns integer
+language plpgsql volatile
+as $$
+declare
+  v_outbox integer;
+  v_inbox integer;
+begin
+  delete from whizbang.wh_outbox where message_id = any (array(
+    select o.message_id from whizbang.wh_outbox o
+    where o.processed_at < clock_timestamp() - p_days * interval '1 day' order by o.processed_at limit p_limit));
+  get diagnostics v_outbox = row_count;
+  delete from whizbang.wh_inbox where message_id = any (array(
+    select i.message_id from whizbang.wh_inbox i
+    where i.processed_at < clock_timestamp() - p_days * interval '1 day' order by i.processed_at limit p_limit));
+  get diagnostics v_inbox = row_count;
+  return greatest(v_outbox, v_inbox);
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'purge_message_deduplication',
+    checksum: '135e006f6e9ab6e5be473188f3b2401115fa5b28bd1d19d83b6600c217648977',
+    text: `-- Forgets received ids older than p_days, p_limit at a time, so that no purge holds locks or bloats the log for long.
+-- Returns how many were forgotten: call again while it is p_limit.
+create or replace function whizbang.purge_message_deduplication(p_days double precision, p_limit integer) returns integer
+language plpgsql volatile
+as $$
+declare
+  v_count integer;
+begin
+  delete from whizbang.wh_message_deduplication
+  where message_id = any (array(
+    select d.message_id from whizbang.wh_message_deduplication d
+    where d.first_seen_at < clock_timestamp() - p_days * interval '1 day'
+    order by d.first_seen_at limit p_limit));
+  get diagnostics v_count = row_count;
+  return v_count;
 end
 $$;
 `,
@@ -941,27 +1560,176 @@ $$;
   {
     kind: 'function',
     name: 'record_heartbeat',
-    checksum: '8e1bb5f25809cb152f63625410b0536644ffa8e191beffd722f92edbe79618f4',
+    checksum: '8a603f0e64f5b967a54e4b8096f9ef9546faf870f0b7eb5737076df4a5044dec',
     text: `-- Registers an instance or renews its entry, forgets instances that have been silent for p_stale_seconds, and with them
--- the doorbells that they left armed.
+-- the doorbells that they left armed. A null p_stale_seconds forgets nobody. Returns the forgotten ones (null for none); release_dead_instances() ends their leases.
 create or replace function whizbang.record_heartbeat(
   p_instance_id uuid, p_service_name text, p_host_name text, p_process_id integer, p_metadata json default null,
-  p_stale_seconds double precision default 120
-) returns void
+  p_stale_seconds double precision default 35
+) returns uuid[]
 language plpgsql volatile
 as $$
+declare
+  v_dead uuid[];
 begin
   insert into whizbang.wh_service_instances as i (instance_id, service_name, host_name, process_id, metadata)
   values (p_instance_id, p_service_name, p_host_name, p_process_id, p_metadata)
   on conflict (instance_id) do update set last_heartbeat_at = clock_timestamp(), metadata = coalesce(excluded.metadata, i.metadata);
   -- SKIP LOCKED: two that come back from a long silence together would delete each other's entry, and deadlock.
-  delete from whizbang.wh_service_instances
-  where instance_id in (
-    select i.instance_id from whizbang.wh_service_instances i
-    where i.last_heartbeat_at < clock_timestamp() - p_stale_seconds * interval '1 second'
-    for update skip locked);
+  with dead as (
+    delete from whizbang.wh_service_instances
+    where instance_id in (
+      select i.instance_id from whizbang.wh_service_instances i
+      where i.last_heartbeat_at < clock_timestamp() - p_stale_seconds * interval '1 second'
+      for update skip locked)
+    returning instance_id
+  )
+  select array_agg(instance_id) into v_dead from dead;
   delete from whizbang.wh_doorbells d
   where not exists (select 1 from whizbang.wh_service_instances i where i.instance_id = d.instance_id);
+  return v_dead;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'recover_dead_letter',
+    checksum: '9b0d832f6c77ff532eb76d37f8d4abbb537c8f23cf9b57469bf49349f39c7f3e',
+    text: `-- Brings a dead letter back to its table, whole: same id, place in its stream, payload, metadata, scope, status and time;
+-- attempts begin at 0 again. One statement decides who does it: false when the row is recovered, held or given up, or has
+-- no envelope to bring back. A message that is in its table already counts as brought back, and is left as it is.
+create or replace function whizbang.recover_dead_letter(p_dead_letter_id uuid) returns boolean
+language plpgsql volatile
+as $$
+declare
+  v_letter whizbang.wh_dead_letters;
+begin
+  select * into v_letter from whizbang.wh_dead_letters d
+  where d.dead_letter_id = p_dead_letter_id and d.recovered_at is null and d.recovery_status in (0, 1)
+    and d.operator_disposition not in (2, 3) and d.envelope is not null
+  for update;
+  if not found then
+    return false;
+  end if;
+  if v_letter.source_table = 'wh_outbox' then
+    insert into whizbang.wh_outbox
+      (message_id, sequence, destination, message_type, envelope_type, event_data, metadata, scope, stream_id, is_event, flags,
+       status, failure_reason, error, body_bytes, created_at)
+    overriding system value
+    values (v_letter.source_id, v_letter.source_sequence, v_letter.destination, v_letter.message_type, v_letter.envelope_type,
+            v_letter.envelope, v_letter.metadata, v_letter.scope, v_letter.stream_id, v_letter.is_event, v_letter.flags,
+            v_letter.status, coalesce(v_letter.last_failure_reason, 99), v_letter.error_text, v_letter.body_bytes,
+            coalesce(v_letter.source_created_at, clock_timestamp()))
+    on conflict (message_id) do nothing;
+  else
+    insert into whizbang.wh_inbox
+      (message_id, sequence, handler_name, message_type, destination, event_data, metadata, scope, stream_id, is_event, flags,
+       status, failure_reason, error, body_bytes, received_at)
+    overriding system value
+    values (v_letter.source_id, v_letter.source_sequence, v_letter.handler_name, v_letter.message_type, v_letter.destination,
+            v_letter.envelope, v_letter.metadata, v_letter.scope, v_letter.stream_id, v_letter.is_event, v_letter.flags,
+            v_letter.status, coalesce(v_letter.last_failure_reason, 99), v_letter.error_text, v_letter.body_bytes,
+            coalesce(v_letter.source_created_at, clock_timestamp()))
+    on conflict (message_id) do nothing;
+  end if;
+  update whizbang.wh_dead_letters d
+  set recovery_status = 3, recovery_attempts = d.recovery_attempts + 1, last_recovery_at = clock_timestamp(),
+      recovered_at = clock_timestamp(), next_recovery_at = null, parks_stream = false, operator_disposition = 0
+  where d.dead_letter_id = p_dead_letter_id;
+  perform whizbang.ring_doorbell(case v_letter.source_table when 'wh_outbox' then 'outbox' else 'inbox' end);
+  return true;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'recover_dead_letters',
+    checksum: 'c66133c635883d5f5e0690d31c8a7c33cbf0f4de3325d132914cca2b9179fc27',
+    text: `-- Brings dead letters back together, in one transaction and in the order given: how those of one stream return (TailAware).
+-- Returns the ids of those that came back.
+create or replace function whizbang.recover_dead_letters(p_dead_letter_ids uuid[]) returns setof uuid
+language plpgsql volatile
+as $$
+declare
+  v_id uuid;
+begin
+  foreach v_id in array p_dead_letter_ids loop
+    if whizbang.recover_dead_letter(v_id) then
+      return next v_id;
+    end if;
+  end loop;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'release_dead_instances',
+    checksum: '9e02a7279fcbc9c26a80312634a7863f731e3f2c6921738c8dcf4fb70cd9ea71',
+    text: `-- Ends the leases of instances that have stopped beating, without waiting for them to run out. Called by the one instance
+-- whose heartbeat forgot them. The attempt is kept: it was a try, as far as anybody can tell. Returns how many leases were
+-- ended.
+--
+-- No index holds leases (a claim would not be HOT). Leased rows are never blocked and never wait for a time, so that the
+-- two indexes that claims read hold them all: what waits for next week is not looked at.
+create or replace function whizbang.release_dead_instances(p_instance_ids uuid[]) returns integer
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_outbox integer;
+  v_inbox integer;
+begin
+  update whizbang.wh_outbox o set lease_expiry = '-infinity'
+  where o.message_id = any (array(
+    (select r.message_id from whizbang.wh_outbox r
+     where r.processed_at is null and r.scheduled_for is null and not r.blocked
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > v_now)
+    union all
+    (select r.message_id from whizbang.wh_outbox r
+     where r.processed_at is null and r.scheduled_for is not null and r.scheduled_for <= v_now and not r.blocked
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > v_now)))
+    and o.instance_id = any (p_instance_ids);
+  get diagnostics v_outbox = row_count;
+  update whizbang.wh_inbox i set lease_expiry = '-infinity'
+  where i.message_id = any (array(
+    (select r.message_id from whizbang.wh_inbox r
+     where r.processed_at is null and r.scheduled_for is null and not r.blocked
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > v_now)
+    union all
+    (select r.message_id from whizbang.wh_inbox r
+     where r.processed_at is null and r.scheduled_for is not null and r.scheduled_for <= v_now and not r.blocked
+       and r.instance_id = any (p_instance_ids) and r.lease_expiry > v_now)))
+    and i.instance_id = any (p_instance_ids);
+  get diagnostics v_inbox = row_count;
+  if v_outbox > 0 then
+    perform whizbang.ring_doorbell('outbox');
+  end if;
+  if v_inbox > 0 then
+    perform whizbang.ring_doorbell('inbox');
+  end if;
+  return v_outbox + v_inbox;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'release_duty',
+    checksum: '8a848549c63f32eae9e980ca91b502b29683d2060712d06535d3da63cc79a443',
+    text: `-- Gives the duty up and wakes the others, one of which takes it over at once. Always notifies: those who wait for the duty
+-- arm no doorbell, and it is one notification in the life of a process.
+create or replace function whizbang.release_duty(p_duty text, p_instance_id uuid) returns void
+language plpgsql volatile
+as $$
+begin
+  delete from whizbang.wh_duties where duty = p_duty and instance_id = p_instance_id;
+  if found then
+    perform pg_notify(whizbang.wake_channel('deadletter'), '');
+  end if;
 end
 $$;
 `,
@@ -1096,6 +1864,80 @@ $$;
   },
   {
     kind: 'function',
+    name: 'report_failures',
+    checksum: 'a4750b1a066100c879de6c1fd5685d540e51b256e4c2f9d07bd3b249859ed87f',
+    text: `-- Records failures of either table; see process_outbox_failures and process_inbox_failures.
+create or replace function whizbang.report_failures(
+  p_category text, p_instance_id uuid, p_failures jsonb, p_settings jsonb default '{}'
+) returns table (message_id uuid, outcome text)
+language plpgsql volatile
+as $$
+begin
+  case p_category
+    when 'outbox' then
+      return query select f.message_id, f.outcome from whizbang.process_outbox_failures(p_instance_id, p_failures, p_settings) f;
+    when 'inbox' then
+      return query select f.message_id, f.outcome from whizbang.process_inbox_failures(p_instance_id, p_failures, p_settings) f;
+    else
+      raise exception 'report_failures: % is neither outbox nor inbox', p_category using errcode = 'invalid_parameter_value';
+  end case;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'reset_dead_letters_for_generation',
+    checksum: '134d763699ce46e6f4aeaf283591e9593d155a098711e21d9ee8b51d34db3c8e',
+    text: `-- A new build gets one try at every dead letter that it has not had: due at once, pending again, one attempt granted beyond
+-- the budget. Leaves out what is given up and what an operator holds for ever; what is held for review is included.
+-- Idempotent: whichever instance is first does it. Returns how many rows it scheduled.
+create or replace function whizbang.reset_dead_letters_for_generation(p_generation text) returns integer
+language plpgsql volatile
+as $$
+declare
+  v_count integer;
+begin
+  update whizbang.wh_dead_letters
+  set next_recovery_at = clock_timestamp(), recovery_status = 0, granted_attempts = granted_attempts + 1, operator_disposition = 1,
+      retried_on_generations = retried_on_generations || p_generation
+  where recovered_at is null and recovery_status <> 4 and operator_disposition not in (2, 3)
+    and envelope is not null and generation <> p_generation
+    and not (p_generation = any (retried_on_generations));
+  get diagnostics v_count = row_count;
+  if v_count > 0 then
+    perform whizbang.ring_doorbell('deadletter');
+  end if;
+  return v_count;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'retry_dead_letter',
+    checksum: '06497ff41f186c334647d9383d42a2c496017a6508d3162d65b74fc2d10a4be2',
+    text: `-- An operator's retry: due at once, one attempt granted beyond the budget, whatever held it. False when it is recovered
+-- already or has no envelope to bring back.
+create or replace function whizbang.retry_dead_letter(p_dead_letter_id uuid, p_actor text) returns boolean
+language plpgsql volatile
+as $$
+begin
+  update whizbang.wh_dead_letters
+  set recovery_status = 0, next_recovery_at = clock_timestamp(), granted_attempts = granted_attempts + 1,
+      operator_disposition = 1, operator_actor = p_actor
+  where dead_letter_id = p_dead_letter_id and recovered_at is null and envelope is not null;
+  if not found then
+    return false;
+  end if;
+  perform whizbang.ring_doorbell('deadletter');
+  return true;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
     name: 'ring_doorbell',
     checksum: '1077e66887cd821eb9fb29ed049220de8e6160eb78488f9fa8607c31e63db908',
     text: `-- Wakes the sleepers of a channel, if there are any. NOTIFY takes a lock on the whole database until the commit is on
@@ -1113,6 +1955,152 @@ begin
   then
     perform pg_notify(whizbang.wake_channel(p_channel), '');
   end if;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'schedule_next_dead_letter_attempt',
+    checksum: '4aac83cc0bf4e4e801c1e2ed037a8152d78e09a84437a9fb5c16a76ef034b5b0',
+    text: `-- Not before this time. Returns false when it is recovered already, held or given up.
+create or replace function whizbang.schedule_next_dead_letter_attempt(p_dead_letter_id uuid, p_next timestamptz) returns boolean
+language plpgsql volatile
+as $$
+begin
+  update whizbang.wh_dead_letters
+  set recovery_status = 0, next_recovery_at = p_next
+  where dead_letter_id = p_dead_letter_id and recovered_at is null and recovery_status in (0, 1);
+  return found;
+end
+$$;
+`,
+  },
+  {
+    kind: 'function',
+    name: 'service_status',
+    checksum: '4c1de26097dc4aacd091abe890b0444a733639f7cf841dfb075aa896841928a8',
+    text: `-- How a service stands, in rows of category, name and value. Counts stop at 10,000 and read only the partial indexes, so
+-- that the answer takes as long whatever waits. What is due counts as pending whether it is tried for the first time or
+-- again; what waits for its time counts as scheduled.
+create or replace function whizbang.service_status() returns table (category text, name text, value double precision)
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+begin
+  return query
+  with due as materialized (
+    (select o.lease_expiry, o.created_at as since from whizbang.wh_outbox o
+     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000)
+    union all
+    (select o.lease_expiry, o.created_at from whizbang.wh_outbox o
+     where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for <= v_now
+     order by o.scheduled_for, o.sequence limit 10000)
+  ),
+  summary as (
+    select least(count(*), 10000) as pending,
+           least(count(*) filter (where d.lease_expiry >= v_now), 10000) as leased,
+           coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
+    from due d
+  )
+  select 'outbox', s.name, s.value::double precision
+  from (
+    select 'pending' as name, m.pending::numeric as value from summary m
+    union all
+    select 'leased', m.leased from summary m
+    union all
+    select 'oldest_age_ms', m.oldest_age_ms from summary m
+    union all
+    select 'scheduled', (select count(*) from (
+             select 1 from whizbang.wh_outbox o
+             where o.processed_at is null and o.scheduled_for is not null and not o.blocked
+               and o.scheduled_for > v_now and o.scheduled_for < 'infinity'
+             order by o.scheduled_for, o.sequence limit 10000) w)
+    union all
+    select 'parked', (select count(*) from (
+             select 1 from whizbang.wh_outbox o
+             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
+             order by o.scheduled_for, o.sequence limit 10000) w)
+    union all
+    select 'blocked_streams', (
+      with recursive blocked_stream as (
+        (select b.stream_id, 1 as position from whizbang.wh_outbox b where b.blocked order by b.stream_id, b.sequence limit 1)
+        union all
+        select n.stream_id, s.position + 1
+        from blocked_stream s
+        cross join lateral (
+          select b.stream_id from whizbang.wh_outbox b where b.blocked and b.stream_id > s.stream_id
+          order by b.stream_id, b.sequence limit 1) n
+        where s.position < 10000
+      )
+      select count(*) from blocked_stream)
+  ) s;
+  return query
+  with due as materialized (
+    (select o.lease_expiry, o.received_at as since from whizbang.wh_inbox o
+     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000)
+    union all
+    (select o.lease_expiry, o.received_at from whizbang.wh_inbox o
+     where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for <= v_now
+     order by o.scheduled_for, o.sequence limit 10000)
+  ),
+  summary as (
+    select least(count(*), 10000) as pending,
+           least(count(*) filter (where d.lease_expiry >= v_now), 10000) as leased,
+           coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
+    from due d
+  )
+  select 'inbox', s.name, s.value::double precision
+  from (
+    select 'pending' as name, m.pending::numeric as value from summary m
+    union all
+    select 'leased', m.leased from summary m
+    union all
+    select 'oldest_age_ms', m.oldest_age_ms from summary m
+    union all
+    select 'scheduled', (select count(*) from (
+             select 1 from whizbang.wh_inbox o
+             where o.processed_at is null and o.scheduled_for is not null and not o.blocked
+               and o.scheduled_for > v_now and o.scheduled_for < 'infinity'
+             order by o.scheduled_for, o.sequence limit 10000) w)
+    union all
+    select 'parked', (select count(*) from (
+             select 1 from whizbang.wh_inbox o
+             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
+             order by o.scheduled_for, o.sequence limit 10000) w)
+    union all
+    select 'blocked_streams', (
+      with recursive blocked_stream as (
+        (select b.stream_id, 1 as position from whizbang.wh_inbox b where b.blocked order by b.stream_id, b.sequence limit 1)
+        union all
+        select n.stream_id, s.position + 1
+        from blocked_stream s
+        cross join lateral (
+          select b.stream_id from whizbang.wh_inbox b where b.blocked and b.stream_id > s.stream_id
+          order by b.stream_id, b.sequence limit 1) n
+        where s.position < 10000
+      )
+      select count(*) from blocked_stream)
+  ) s;
+  return query
+  with recursive reason as (
+    (select d.failure_reason from whizbang.wh_dead_letters d where d.recovered_at is null order by d.failure_reason limit 1)
+    union all
+    select n.failure_reason
+    from reason r
+    cross join lateral (
+      select d.failure_reason from whizbang.wh_dead_letters d
+      where d.recovered_at is null and d.failure_reason > r.failure_reason order by d.failure_reason limit 1) n
+  )
+  select 'dead', r.failure_reason::text, (select count(*) from (
+           select 1 from whizbang.wh_dead_letters d
+           where d.recovered_at is null and d.failure_reason = r.failure_reason limit 10000) w)::double precision
+  from reason r;
+  return query
+  select 'instances', 'alive', count(*)::double precision
+  from whizbang.wh_service_instances i where i.last_heartbeat_at > v_now - interval '35 seconds';
 end
 $$;
 `,
@@ -1249,15 +2237,18 @@ $$;
   {
     kind: 'function',
     name: 'store_undecodable_deliveries',
-    checksum: '60d9dcb1268913f0cdcfbf1031b48653d3475d6a3f3d4a5e6b1e4cd617208bb5',
+    checksum: '8a2b17acbeee1bfa17294c1e37c9c7cdfbe4fb3979e28eca3f243cce923b3862',
     text: `-- Keeps deliveries that could not be read, bytes and headers, in the dead letters, so that acknowledging them loses nothing.
 -- The source id is derived from the content by the caller: a redelivery finds its row and adds none.
 create or replace function whizbang.store_undecodable_deliveries(
   p_source_ids uuid[], p_message_types text[], p_destinations text[], p_bodies bytea[], p_metadata text[], p_errors text[],
   p_failure_reason integer, p_generation text, p_instance_id uuid
 ) returns integer
-language sql volatile
+language plpgsql volatile
 as $$
+declare
+  v_stored integer;
+begin
   with stored as (
     insert into whizbang.wh_dead_letters
       (dead_letter_id, source_table, source_id, message_type, destination, raw_body, metadata, failure_reason,
@@ -1269,7 +2260,12 @@ as $$
     on conflict (source_table, source_id) do nothing
     returning 1
   )
-  select count(*)::integer from stored;
+  select count(*) into v_stored from stored;
+  if v_stored > 0 then
+    perform whizbang.ring_doorbell('deadletter');
+  end if;
+  return v_stored;
+end
 $$;
 `,
   },

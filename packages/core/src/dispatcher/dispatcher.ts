@@ -1,12 +1,13 @@
 import type pg from 'pg';
 import type { Logger } from '../contract/logger.js';
-import { failureReasonName } from '../contract/message-failure-reason.js';
-import { MessageProcessingStatus } from '../contract/message-processing-status.js';
+import { MessageFailureReason, failureReasonName } from '../contract/message-failure-reason.js';
 import { type Settlements, nothingToSettle } from '../contract/work.js';
 import { explainDatabaseError } from '../database/database-error.js';
-import { failureText } from '../failure/failure-text.js';
+import type { Breakers } from '../failure/breakers.js';
+import { type FailureJudge, concernsOthers } from '../failure/failure-judge.js';
+import { PermanentError, RetryLater } from '../failure/handler-errors.js';
 import type { InboxStore } from '../inbox/inbox-store.js';
-import { monotonicMs, pause, settlesWithin } from '../runtime/clock.js';
+import { after, monotonicMs, pause, settlesWithin } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
 import { type HeldMessage, Lanes, type Unit } from '../runtime/lanes.js';
 import { LeaseKeeper } from '../runtime/lease-keeper.js';
@@ -32,11 +33,15 @@ export interface DispatcherSettings {
   readonly batchSize: number;
   readonly batchBytes: number;
   readonly retainCompleted: boolean;
+  readonly judge: FailureJudge;
+  readonly breakers: Breakers;
+  readonly onDeadLetter: (messageIds: readonly string[]) => void;
 }
 
 // Rows of one stream in hand: enough that its handler never waits for a claim, few enough to leave room for other streams.
 // `unblock_inbox_streams` brings back as many.
 const rowsPerLane = 64;
+const outagePauseMs = 500;
 const saturatedLooks = 3;
 const databaseRetryMs = [100, 200, 400, 800, 1_600, 3_200, 5_000];
 
@@ -61,6 +66,7 @@ export class Dispatcher {
   // Streams whose failure has not reached the database: a claim that was under way may still bring rows of theirs.
   readonly #stopping = new Set<string>();
   readonly #maxPerLane: number;
+  #trial: HeldMessage | undefined;
   #saturated = 0;
   #pausedUntil = 0;
   #loop: Promise<void> | undefined;
@@ -115,6 +121,10 @@ export class Dispatcher {
   async #run(): Promise<void> {
     const { sleeper, batchSize } = this.#settings;
     while (!this.#intake.signal.aborted) {
+      if (this.#trial !== undefined) {
+        await this.#holdTrial();
+        continue;
+      }
       const room = batchSize - this.#lanes.waiting;
       if (this.#lanes.waiting > 0 && room < batchSize / 2 && this.#owed.size === 0) {
         await sleeper.waitForRing(1_000);
@@ -133,6 +143,26 @@ export class Dispatcher {
     await this.#finish();
   }
 
+  /**
+   * Tries a suspect with nothing else in hand: what its death would take along is itself. Nothing is claimed meanwhile.
+   */
+  async #holdTrial(): Promise<void> {
+    this.#start();
+    if (this.#running.size === 0 && this.#lanes.waiting === 0 && this.#trial !== undefined) {
+      const row = this.#trial;
+      if (this.#owed.size > 0) {
+        // What it may take along must not be what others have done.
+        await this.#exchange(0);
+      }
+      this.#trial = undefined;
+      this.#lanes.add([row]);
+      this.#start();
+      await Promise.all([...this.#running.values()].map((running) => running.ended));
+      return;
+    }
+    await this.#settings.sleeper.waitForRing(1_000);
+  }
+
   async #rest(dueMs: number | null): Promise<void> {
     try {
       await this.#settings.sleeper.sleep(dueMs);
@@ -143,20 +173,24 @@ export class Dispatcher {
   }
 
   async #exchange(limit: number): Promise<{ claimed: number; full: boolean; dueMs: number | null }> {
-    const { store, identity, batchBytes, leaseSeconds } = this.#settings;
+    const { store, identity, batchBytes, leaseSeconds, judge, breakers, onDeadLetter } = this.#settings;
     for (let failures = 0; ;) {
       const owed = this.#owed.take() ?? { holder: identity.current, settlements: nothingToSettle };
       const claims = limit > 0 && owed.holder === identity.current && !this.#intake.signal.aborted;
       const delivered = [...this.#stopping];
       try {
-        const result = await store.exchange(owed.holder, owed.settlements, {
+        const result = await store.exchange(owed.holder, owed.settlements, judge.settings, {
           limit: claims ? limit : 0,
           maxBytes: batchBytes,
           leaseSeconds,
           blockLeased: this.#saturated >= saturatedLooks,
+          closed: breakers.closed(),
         });
         this.#databaseOutage.over();
         this.#settled(owed.settlements, result.staleIds);
+        if (result.deadIds.length > 0) {
+          onDeadLetter(result.deadIds);
+        }
         if (this.#owed.size > 0 && !claims) {
           continue;
         }
@@ -165,6 +199,7 @@ export class Dispatcher {
         }
         const full = claims && result.candidates >= limit;
         this.#saturated = full && result.claimed.length === 0 ? this.#saturated + 1 : 0;
+        breakers.handedOut(result.claimed.map((row) => row.messageType));
         this.#accept(result.claimed.map((row) => ({ ...row, holder: owed.holder })));
         return { claimed: result.claimed.length, full, dueMs: result.dueMs };
       } catch (error) {
@@ -189,14 +224,35 @@ export class Dispatcher {
       this.#release(rows);
       return;
     }
-    this.#release(rows.filter(stopped));
-    const surplus = this.#lanes.add(
-      rows.filter((row) => !stopped(row)),
-      this.#maxPerLane,
-    );
+    const tried = rows.filter((row) => {
+      // Row by row: one that is given up stops what follows it in the same claim.
+      if (stopped(row)) {
+        this.#release([row]);
+        return false;
+      }
+      return !this.#giveUp(row);
+    });
+    if (tried[0]?.suspect === true) {
+      // A claim brings a suspect alone.
+      [this.#trial] = tried;
+      return;
+    }
+    const surplus = this.#lanes.add(tried, this.#maxPerLane);
     for (const row of surplus) {
       this.#owed.add(row.holder, { deferred: [row] });
     }
+  }
+
+  /** Rows past the cap, and rows that follow a dead letter of their stream, go to the dead letters untried. */
+  #giveUp(row: HeldMessage): boolean {
+    const givenUp = this.#settings.judge.givenUp(row);
+    if (givenUp !== undefined) {
+      this.#owed.add(row.holder, { failed: [givenUp] });
+      if (row.streamId !== null && !row.parked && givenUp.policy !== 'continue') {
+        this.#stopping.add(row.streamId);
+      }
+    }
+    return givenUp !== undefined;
   }
 
   /** Starts handlers as far as concurrency allows. */
@@ -222,7 +278,12 @@ export class Dispatcher {
     const begun = monotonicMs();
     const outcome: UnitOutcome =
       handler === undefined
-        ? { kind: 'failed', error: new Error(`no handler for '${unit.messageType}'`), reason: 4 }
+        ? {
+            kind: 'failed',
+            error: new PermanentError(`no handler for '${unit.messageType}'`),
+            reason: MessageFailureReason.ValidationError,
+            retryable: false,
+          }
         : await handleUnit(unit, handler, { pool, store, retainCompleted, publish }, signal);
     instruments.handleDuration.record(monotonicMs() - begun, { message_type: unit.messageType, outcome: outcome.kind });
     this.#conclude(unit, outcome, signal);
@@ -239,6 +300,7 @@ export class Dispatcher {
       case 'handled':
         this.#leases.drop(unit.rows);
         this.#lanes.done(unit);
+        this.#settings.breakers.succeeded(unit.messageType);
         instruments.add('handled', unit.rows.length, { message_type: unit.messageType });
         return;
       case 'lost':
@@ -253,7 +315,8 @@ export class Dispatcher {
       case 'outage':
         this.#databaseOutage.noticed(explainDatabaseError(outcome.error, '')?.message ?? String(outcome.error));
         // Every handler would meet the same; the claims in between find out when it is over.
-        this.#pausedUntil = monotonicMs() + 500;
+        this.#pausedUntil = monotonicMs() + outagePauseMs;
+        after(outagePauseMs, () => this.#settings.sleeper.ring());
         this.#release([...unit.rows, ...this.#stopUnit(unit)]);
         return;
       case 'failed':
@@ -268,20 +331,26 @@ export class Dispatcher {
   }
 
   #fail(unit: Unit, outcome: UnitOutcome & { kind: 'failed' }): void {
-    const { instruments, logger } = this.#settings;
-    const error = failureText(outcome.error);
-    const reason = failureReasonName(outcome.reason);
+    const { instruments, logger, judge, breakers } = this.#settings;
     for (const row of unit.rows) {
-      this.#owed.add(row.holder, {
-        failed: [{ ...row, completedStatus: MessageProcessingStatus.Stored, error, reason: outcome.reason }],
-      });
+      const failure = judge.failed(row, outcome.error, outcome.reason, outcome.retryable);
+      const reason = failureReasonName(failure.reason);
+      this.#owed.add(row.holder, { failed: [failure] });
+      // A handler that asks for another time has not failed.
+      if (concernsOthers(failure.reason) && failure.permanent !== true && !(outcome.error instanceof RetryLater)) {
+        breakers.failed(row.messageType, failure.reason);
+      }
+      instruments.add('handleFailed', 1, { message_type: row.messageType, reason });
       logger.warn(
-        { messageId: row.messageId, messageType: row.messageType, attempt: row.attempts, reason, error },
+        { messageId: row.messageId, messageType: row.messageType, attempt: row.attempts, reason, error: failure.error },
         'A handler failed',
       );
     }
-    this.#release(this.#stopUnit(unit));
-    instruments.add('handleFailed', unit.rows.length, { message_type: unit.messageType, reason });
+    if (judge.policyOf(unit.messageType) === 'continue') {
+      this.#lanes.done(unit);
+    } else {
+      this.#release(this.#stopUnit(unit));
+    }
   }
 
   /** Ends the lanes of a unit and keeps rows of their streams out until the database knows. Returns the rows behind it. */
@@ -317,7 +386,7 @@ export class Dispatcher {
   }
 
   async #finish(): Promise<void> {
-    this.#release(this.#lanes.clear());
+    this.#release([...this.#lanes.clear(), ...(this.#trial === undefined ? [] : [this.#trial])]);
     // At once: what was not begun must not wait for a handler that ignores its signal.
     await this.#settle();
     await Promise.all([...this.#running.values()].map((running) => running.ended));

@@ -25,7 +25,13 @@ export type UnitOutcome =
   | { readonly kind: 'lost' }
   /** The database was away: no try of the message. */
   | { readonly kind: 'outage'; readonly error: unknown }
-  | { readonly kind: 'failed'; readonly error: unknown; readonly reason: MessageFailureReason };
+  | {
+      readonly kind: 'failed';
+      readonly error: unknown;
+      readonly reason: MessageFailureReason;
+      /** False: the same message cannot succeed. */
+      readonly retryable: boolean;
+    };
 
 interface HandleSettings {
   readonly pool: pg.Pool;
@@ -51,6 +57,7 @@ export async function handleUnit(
     return { kind: 'outage', error };
   }
   let lost: Error | undefined;
+  let broken = false;
   const onLost = (error?: Error) => {
     lost ??= error ?? new Error('the database connection ended');
   };
@@ -62,14 +69,19 @@ export async function handleUnit(
     await client.query(outcome.kind === 'handled' ? 'commit' : 'rollback');
     return outcome;
   } catch (error) {
+    // What the database refused (a completion, a commit) must not stay open on a connection that others will use.
+    broken = await client.query('rollback').then(
+      () => false,
+      () => true,
+    );
     return lost === undefined
-      ? { kind: 'failed', error, reason: MessageFailureReason.Unknown }
+      ? { kind: 'failed', error, reason: MessageFailureReason.Unknown, retryable: true }
       : { kind: 'outage', error };
   } finally {
     client.off('error', onLost);
     client.off('end', onLost);
     // A connection whose transaction may still be open must not go back to the pool; closing it rolls back.
-    client.release(lost ?? signal.aborted);
+    client.release(lost ?? (broken || signal.aborted));
   }
 }
 
@@ -85,7 +97,7 @@ async function runInTransaction(
   for (const row of unit.rows) {
     const read = await readPayload(row, handler.definition);
     if ('problem' in read) {
-      return { kind: 'failed', error: new Error(read.problem), reason: read.reason };
+      return { kind: 'failed', error: new Error(read.problem), reason: read.reason, retryable: false };
     }
     messages.push({ payload: read.payload, context: contextOf(row, tx, settings.publish, signal) });
   }
@@ -97,7 +109,8 @@ async function runInTransaction(
     await (first === undefined ? run() : inHandlerSpan({ ...first, metadata: metadataOf(first) }, first.attempts, run));
     signal.throwIfAborted();
   } catch (error) {
-    return { kind: 'failed', error, reason: MessageFailureReason.Unknown };
+    const reason = signal.aborted ? MessageFailureReason.LeaseExpired : MessageFailureReason.Unknown;
+    return { kind: 'failed', error, reason, retryable: true };
   }
   for (const holder of new Set(unit.rows.map((row) => row.holder))) {
     const rows = unit.rows.filter((row) => row.holder === holder);

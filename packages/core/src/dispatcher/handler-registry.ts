@@ -49,6 +49,11 @@ export class HandlerRegistry {
     return this.#handlers.get(messageType);
   }
 
+  /** The messages that are handled. */
+  definitions(): MessageDefinition[] {
+    return [...this.#handlers.values()].map((handler) => handler.definition);
+  }
+
   /** The message types to receive from each destination. */
   bindings(): { destination: string; messageTypes: string[] }[] {
     const byDestination = new Map<string, string[]>();

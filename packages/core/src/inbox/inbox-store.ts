@@ -1,8 +1,15 @@
 import type pg from 'pg';
 import type { ReceivedMessage } from '../contract/cloud-event.js';
 import type { HandlerTransaction } from '../contract/transaction.js';
-import type { ClaimRequest, ClaimResult, ClaimedTry, Settlements } from '../contract/work.js';
-import { type ExchangeRow, failureArrays, readExchange, tryArrays } from '../database/claim-rows.js';
+import type { ClaimRequest, ClaimResult, ClaimedTry, FailureSettings, Settlements } from '../contract/work.js';
+import {
+  type ExchangeRow,
+  closedArrays,
+  exchangeColumns,
+  failureJson,
+  readExchange,
+  tryArrays,
+} from '../database/claim-rows.js';
 import type { SchemaName } from '../database/schema-name.js';
 
 /** A delivery that could not be read, kept whole. */
@@ -29,7 +36,7 @@ export class InboxStore {
     this.#pool = pool;
     this.#storeText = `select ${schema.prefix}store_inbox_messages($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::uuid[]) as message_id`;
     this.#undecodableText = `select ${schema.prefix}store_undecodable_deliveries($1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7, $8, $9) as stored`;
-    this.#exchangeText = `select outcome, message_id, destination, message_type, event_data, metadata, stream_id, attempts, sequence, age_ms, status, candidates, idle_ms from ${schema.prefix}exchange_inbox_work($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`;
+    this.#exchangeText = `select ${exchangeColumns} from ${schema.prefix}exchange_inbox_work($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`;
     this.#completeText = `select ${schema.prefix}complete_inbox_handled($1, $2, $3, $4) as stale`;
     this.#renewText = `select ${schema.prefix}renew_inbox_leases($1, $2, $3, $4) as stale`;
   }
@@ -71,16 +78,22 @@ export class InboxStore {
   }
 
   /** Records failures, releases, and claims, in one round trip and one commit. */
-  async exchange(holder: string, settlements: Settlements, claim: ClaimRequest): Promise<ClaimResult> {
+  async exchange(
+    holder: string,
+    settlements: Settlements,
+    failures: FailureSettings,
+    claim: ClaimRequest,
+  ): Promise<ClaimResult> {
     const { rows } = await this.#pool.query<ExchangeRow>(this.#exchangeText, [
       holder,
-      ...failureArrays(settlements.failed),
+      ...failureJson(settlements.failed, failures),
       ...tryArrays(settlements.released),
       ...tryArrays(settlements.deferred ?? []),
       claim.limit,
       claim.maxBytes,
       claim.leaseSeconds,
       claim.blockLeased,
+      ...closedArrays(claim.closed),
     ]);
     return readExchange(rows);
   }

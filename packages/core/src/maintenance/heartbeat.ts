@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import type pg from 'pg';
 import type { Logger } from '../contract/logger.js';
 import type { SchemaName } from '../database/schema-name.js';
-import { pause } from '../runtime/clock.js';
+import { monotonicMs, pause } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
 
 export interface HeartbeatSettings {
@@ -13,7 +13,11 @@ export interface HeartbeatSettings {
   readonly logger: Logger;
 }
 
-const intervalMs = 30_000;
+const intervalMs = 10_000;
+// An instance that has been silent for so long is dead; fencing makes it harmless if it was only asleep.
+const staleSeconds = 35;
+// A longer pause between two beats of our own: the database, or we, were away.
+const gapMs = 2 * intervalMs;
 
 /**
  * Keeps this instance's row in `wh_service_instances` fresh and, on the way, frees streams whose head was removed by hand.
@@ -23,6 +27,8 @@ export class Heartbeat {
   readonly #stop = new AbortController();
   #running: Promise<void> | undefined;
   #registered: string | undefined;
+  #beatingSinceMs = 0;
+  #lastBeatMs = Number.NEGATIVE_INFINITY;
 
   constructor(settings: HeartbeatSettings) {
     this.#settings = settings;
@@ -41,7 +47,7 @@ export class Heartbeat {
     await this.#forget(this.#registered).catch((error: unknown) => {
       this.#settings.logger.debug(
         { error: String(error) },
-        'The instance could not be deregistered; it is forgotten in two minutes',
+        'The instance could not be deregistered; it is forgotten by itself',
       );
     });
   }
@@ -62,16 +68,40 @@ export class Heartbeat {
   }
 
   async #beat(): Promise<void> {
-    const { pool, schema, service, identity } = this.#settings;
+    const { pool, schema, service, identity, logger } = this.#settings;
     const id = identity.current;
-    await pool.query(
-      `select ${schema.prefix}record_heartbeat($1, $2, $3, $4), ${schema.prefix}unblock_stranded_outbox_streams(), ${schema.prefix}unblock_stranded_inbox_streams()`,
-      [id, service, hostname().slice(0, 200), process.pid],
+    const { rows } = await pool.query<{ dead: string[] | null }>(
+      `select ${schema.prefix}record_heartbeat($1, $2, $3, $4, null, $5) as dead, ${schema.prefix}unblock_stranded_outbox_streams(), ${schema.prefix}unblock_stranded_inbox_streams()`,
+      [id, service, hostname().slice(0, 200), process.pid, this.#mayJudge() ? staleSeconds : null],
     );
+    const dead = rows[0]?.dead ?? [];
+    if (dead.length > 0) {
+      const released = await pool.query<{ leases: number }>(
+        `select ${schema.prefix}release_dead_instances($1) as leases`,
+        [dead],
+      );
+      logger.warn(
+        { instances: dead, leases: released.rows[0]?.leases },
+        'Instances stopped beating; their leases are ended',
+      );
+    }
     if (this.#registered !== id) {
       await this.#forget(this.#registered);
       this.#registered = id;
     }
+  }
+
+  /**
+   * Who was silent itself judges nobody: after an outage of the database everybody looks dead to the first that is back. Only
+   * who has been beating all the while may tell that another has not.
+   */
+  #mayJudge(): boolean {
+    const now = monotonicMs();
+    if (now - this.#lastBeatMs > gapMs) {
+      this.#beatingSinceMs = now;
+    }
+    this.#lastBeatMs = now;
+    return now - this.#beatingSinceMs >= staleSeconds * 1000;
   }
 
   async #forget(id: string | undefined): Promise<void> {

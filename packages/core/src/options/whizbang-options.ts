@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { z } from 'zod';
 import type { Logger } from '../contract/logger.js';
 import { type MessageDefinition, problemOfName } from '../contract/message-definition.js';
+import type { DeadLetterRecoveryPolicy } from '../contract/dead-letter.js';
 import type { Transport } from '../contract/transport.js';
 import { defaultSchema, problemOfSchemaName } from '../database/schema-name.js';
 import { ConfigurationError } from '../errors/whizbang-error.js';
@@ -35,12 +36,67 @@ export interface WhizbangOptions {
    * others after this time. Default 60.
    */
   readonly leaseSeconds?: number;
+  readonly failures?: FailureOptions;
+  readonly deadLetters?: DeadLetterRecoveryOptions;
+  readonly maintenance?: MaintenanceOptions;
   readonly publisher?: PublisherOptions;
   readonly receiver?: ReceiverOptions;
   readonly dispatcher?: DispatcherOptions;
   readonly wakeups?: WakeupOptions;
   /** How long `stop()` lets work in hand finish before it aborts it, in milliseconds. Default 10,000. */
   readonly stopTimeoutMs?: number;
+}
+
+export interface FailureOptions {
+  /** The first delay is twice this, in seconds: `baseSeconds × min(2^min(attempts, 10), maxFactor)`. Default 30. */
+  readonly baseSeconds?: number;
+  /** Default 10, which with 30 seconds is five minutes. */
+  readonly maxFactor?: number;
+  /** Spreads the delays by this share, 0.2 for ±10 %. Default 0. */
+  readonly jitter?: number;
+  /** Send messages that can never succeed (too large, invalid, unreadable) to the dead letters at once. Default true. */
+  readonly deadLetterPermanent?: boolean;
+  /** A pause for a destination or message type that keeps failing in one way. */
+  readonly breaker?: {
+    /** Default true. */
+    readonly enabled?: boolean;
+    /** Failures in a row, of one reason. Default 5. */
+    readonly failureThreshold?: number;
+    /** Milliseconds. Default 3,000; doubled at every trial that fails. */
+    readonly initialCooldownMs?: number;
+    /** Milliseconds. Default 300,000. */
+    readonly maxCooldownMs?: number;
+  };
+}
+
+export interface DeadLetterRecoveryOptions {
+  /** False: dead letters stay until an operator retries them; and then nobody does. Default true. */
+  readonly enabled?: boolean;
+  /** How often the recovery worker looks when nothing wakes it. Default 10. */
+  readonly scanIntervalMinutes?: number;
+  /** Rows in one look. Default 200. */
+  readonly scanBatchSize?: number;
+  /** A new `generation` gives every dead letter one more try. Default true. */
+  readonly enableGenerationReplay?: boolean;
+  /** Decides what comes back, when and how often. Default: `DefaultDeadLetterRecoveryPolicy`. */
+  readonly policy?: DeadLetterRecoveryPolicy;
+}
+
+export interface MaintenanceOptions {
+  /** Default true. */
+  readonly enabled?: boolean;
+  /** Default 10. */
+  readonly intervalMinutes?: number;
+  /** How long received ids are remembered. Default 30. */
+  readonly dedupRetentionDays?: number;
+  /** How long rows kept by `retainCompleted` are kept. Default 7. */
+  readonly completedRetentionDays?: number;
+  /** Warn of rows that are claimed and never drained. Default true. */
+  readonly stuckRowSentinelEnabled?: boolean;
+  /** Default 10, which is the cap: what is past it should have been dead-lettered. Below 5 the index cannot help. */
+  readonly stuckRowSentinelMaxAttempts?: number;
+  /** Warnings per table and cycle, at the most. Default 50. */
+  readonly stuckRowSentinelLimit?: number;
 }
 
 export interface PublisherOptions {
@@ -50,6 +106,8 @@ export interface PublisherOptions {
   readonly batchSize?: number;
   /** Bytes of bodies in one batch, about; one message at the least. Default 4 MiB. */
   readonly batchBytes?: number;
+  /** Tries before a message is dead-lettered; `null`: for ever. Default 10. */
+  readonly maxOutboxAttempts?: number | null;
   /** Keep published rows, stamped with `published_at`, instead of deleting them. Default false. */
   readonly retainCompleted?: boolean;
 }
@@ -76,6 +134,8 @@ export interface DispatcherOptions {
   readonly batchSize?: number;
   /** Bytes of bodies claimed at a time, about. Default 4 MiB. */
   readonly batchBytes?: number;
+  /** Tries before a message is dead-lettered; `null`: for ever. Default 10. */
+  readonly maxInboxAttempts?: number | null;
   /** Keep handled rows, stamped with `processed_at`. Default false. */
   readonly retainCompleted?: boolean;
   /** How often the lease of running work is renewed before its signal aborts. Default 30, ten minutes with the default lease. */
@@ -93,6 +153,8 @@ export interface WakeupOptions {
 
 const count = (fallback: number, max = 100_000) => z.number().int().min(1).max(max).default(fallback);
 const milliseconds = (fallback: number) => z.number().int().min(1).max(86_400_000).default(fallback);
+const attempts = z.number().int().min(1).max(1_000_000).nullable().default(10);
+const minutes = z.number().positive().max(10_080).default(10);
 const isFunction = (value: unknown) => typeof value === 'function';
 const named = (problemOf: (name: string) => string | undefined) =>
   z.string().superRefine((name, context) => {
@@ -140,11 +202,51 @@ const optionsSchema = z.strictObject({
   logger: shape<Logger>(['debug', 'info', 'warn', 'error'], 'must have debug, info, warn and error').optional(),
   generation: z.string().min(1).max(200).optional(),
   leaseSeconds: z.number().min(1).max(3600).default(60),
+  failures: z
+    .strictObject({
+      baseSeconds: z.number().positive().max(86_400).default(30),
+      maxFactor: z.number().min(1).max(1024).default(10),
+      jitter: z.number().min(0).max(1).default(0),
+      deadLetterPermanent: z.boolean().default(true),
+      breaker: z
+        .strictObject({
+          enabled: z.boolean().default(true),
+          failureThreshold: count(5),
+          initialCooldownMs: milliseconds(3_000),
+          maxCooldownMs: milliseconds(300_000),
+        })
+        .prefault({}),
+    })
+    .prefault({}),
+  deadLetters: z
+    .strictObject({
+      enabled: z.boolean().default(true),
+      scanIntervalMinutes: minutes,
+      scanBatchSize: count(200, 10_000),
+      enableGenerationReplay: z.boolean().default(true),
+      policy: shape<DeadLetterRecoveryPolicy>(
+        ['getPolicy', 'getStreamMode', 'shouldRecover'],
+        'must have getPolicy, getStreamMode and shouldRecover',
+      ).optional(),
+    })
+    .prefault({}),
+  maintenance: z
+    .strictObject({
+      enabled: z.boolean().default(true),
+      intervalMinutes: minutes,
+      dedupRetentionDays: z.number().positive().max(36_500).default(30),
+      completedRetentionDays: z.number().positive().max(36_500).default(7),
+      stuckRowSentinelEnabled: z.boolean().default(true),
+      stuckRowSentinelMaxAttempts: z.number().int().min(0).max(1_000_000).default(10),
+      stuckRowSentinelLimit: count(50, 10_000),
+    })
+    .prefault({}),
   publisher: z
     .strictObject({
       enabled: z.boolean().default(true),
       batchSize: count(500, 10_000),
       batchBytes: count(4 * 1024 * 1024, 1024 ** 3),
+      maxOutboxAttempts: attempts,
       retainCompleted: z.boolean().default(false),
     })
     .prefault({}),
@@ -163,6 +265,7 @@ const optionsSchema = z.strictObject({
       concurrency: count(8, 1000),
       batchSize: count(200, 10_000),
       batchBytes: count(4 * 1024 * 1024, 1024 ** 3),
+      maxInboxAttempts: attempts,
       retainCompleted: z.boolean().default(false),
       maxLeaseRenewals: z.number().int().min(0).max(100_000).default(30),
     })

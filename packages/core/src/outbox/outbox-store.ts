@@ -1,7 +1,14 @@
 import type pg from 'pg';
-import type { ClaimRequest, ClaimResult, ClaimedTry, Settlements } from '../contract/work.js';
+import type { ClaimRequest, ClaimResult, ClaimedTry, FailureSettings, Settlements } from '../contract/work.js';
 import type { Transaction } from '../contract/transaction.js';
-import { type ExchangeRow, failureArrays, readExchange, tryArrays } from '../database/claim-rows.js';
+import {
+  type ExchangeRow,
+  closedArrays,
+  exchangeColumns,
+  failureJson,
+  readExchange,
+  tryArrays,
+} from '../database/claim-rows.js';
 import type { SchemaName } from '../database/schema-name.js';
 
 /** A message on its way into `wh_outbox`. */
@@ -29,7 +36,7 @@ export class OutboxStore {
     this.#pool = pool;
     this.#storeText = `select ${schema.prefix}store_outbox_messages($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::timestamptz[]) as stored`;
     this.#lockText = `select ${schema.prefix}lock_streams($1::uuid[])`;
-    this.#exchangeText = `select outcome, message_id, destination, message_type, event_data, metadata, stream_id, attempts, sequence, age_ms, status, candidates, idle_ms from ${schema.prefix}exchange_outbox_work($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`;
+    this.#exchangeText = `select ${exchangeColumns} from ${schema.prefix}exchange_outbox_work($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`;
     this.#renewText = `select ${schema.prefix}renew_outbox_leases($1, $2, $3, $4) as stale`;
   }
 
@@ -53,17 +60,24 @@ export class OutboxStore {
   }
 
   /** Settles and claims in one round trip and one commit. */
-  async exchange(holder: string, settlements: Settlements, retain: boolean, claim: ClaimRequest): Promise<ClaimResult> {
+  async exchange(
+    holder: string,
+    settlements: Settlements,
+    failures: FailureSettings,
+    retain: boolean,
+    claim: ClaimRequest,
+  ): Promise<ClaimResult> {
     const { rows } = await this.#pool.query<ExchangeRow>(this.#exchangeText, [
       holder,
       ...tryArrays(settlements.completed),
       retain,
-      ...failureArrays(settlements.failed),
+      ...failureJson(settlements.failed, failures),
       ...tryArrays(settlements.released),
       claim.limit,
       claim.maxBytes,
       claim.leaseSeconds,
       claim.blockLeased,
+      ...closedArrays(claim.closed),
     ]);
     return readExchange(rows);
   }

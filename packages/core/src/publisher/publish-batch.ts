@@ -1,10 +1,8 @@
 import { attributesOf } from '../contract/cloud-event.js';
 import { MessageFailureReason } from '../contract/message-failure-reason.js';
 import type { MessageMetadata } from '../contract/message-metadata.js';
-import { MessageProcessingStatus } from '../contract/message-processing-status.js';
 import type { OutgoingMessage, PublishOutcome, Transport } from '../contract/transport.js';
 import type { ClaimedMessage, ClaimedTry, FailedTry, Settlements } from '../contract/work.js';
-import { failureText } from '../failure/failure-text.js';
 
 /** What became of a batch. */
 export interface BatchOutcome {
@@ -14,17 +12,24 @@ export interface BatchOutcome {
   readonly stoppedStreams: ReadonlySet<string>;
 }
 
+/** Decides what a failure is: a try that is recorded, or none (`undefined`), whose row is released. */
+export type PublishJudge = (
+  row: ClaimedMessage,
+  failure: PublishOutcome & { kind: 'failed' },
+  outage: boolean,
+) => FailedTry | undefined;
+
 /**
  * Hands a batch to the transport and turns its outcomes into settlements.
  *
- * Failures of an outage are no tries of the message: when the transport is not ready afterwards, retryable failures are
- * released instead of recorded. Never rejects: a transport that throws has failed every message with an unknown outcome.
+ * Failures of an outage are no tries of the message: the judge is told when the transport is not ready afterwards. Never rejects: a transport that throws has failed every message with an unknown outcome.
  */
 export async function publishBatch(
   rows: readonly ClaimedMessage[],
   transport: Transport,
   service: string,
   signal: AbortSignal,
+  judge: PublishJudge,
 ): Promise<BatchOutcome> {
   const completed: ClaimedTry[] = [];
   const failed: FailedTry[] = [];
@@ -33,8 +38,14 @@ export async function publishBatch(
   const stoppedStreams = new Set<string>();
   const outgoing: OutgoingMessage[] = [];
   const tried: ClaimedMessage[] = [];
-  const fail = (row: ClaimedMessage, error: unknown, reason: MessageFailureReason) => {
-    failed.push({ ...tryOf(row), completedStatus: MessageProcessingStatus.Stored, error: failureText(error), reason });
+  const conclude = (row: ClaimedMessage, failure: PublishOutcome & { kind: 'failed' }, outage: boolean) => {
+    const recorded = judge(row, failure, outage);
+    if (recorded === undefined) {
+      released.push(tryOf(row));
+    } else {
+      failed.push(recorded);
+    }
+    stop(row, stoppedStreams);
   };
 
   for (const row of rows) {
@@ -45,9 +56,13 @@ export async function publishBatch(
     try {
       outgoing.push(toOutgoing(row, service));
       tried.push(row);
-    } catch (error) {
-      fail(row, error, MessageFailureReason.SerializationError);
-      stop(row, stoppedStreams);
+    } catch (cause) {
+      const error = cause instanceof Error ? cause : new Error(String(cause));
+      conclude(
+        row,
+        { kind: 'failed', reason: MessageFailureReason.SerializationError, retryable: false, error },
+        false,
+      );
     }
   }
 
@@ -65,12 +80,7 @@ export async function publishBatch(
         stop(row, stoppedStreams);
         break;
       case 'failed':
-        if (outage && outcome.retryable) {
-          released.push(tryOf(row));
-        } else {
-          fail(row, outcome.error, outcome.reason);
-        }
-        stop(row, stoppedStreams);
+        conclude(row, outcome, outage);
         break;
     }
   }

@@ -1,8 +1,16 @@
 import type { Logger } from '../contract/logger.js';
-import { failureReasonName } from '../contract/message-failure-reason.js';
-import type { Transport } from '../contract/transport.js';
-import { type ClaimResult, type ClaimedMessage, type Settlements, nothingToSettle } from '../contract/work.js';
+import { MessageFailureReason, failureReasonName } from '../contract/message-failure-reason.js';
+import type { PublishOutcome, Transport } from '../contract/transport.js';
+import {
+  type ClaimResult,
+  type ClaimedMessage,
+  type FailedTry,
+  type Settlements,
+  nothingToSettle,
+} from '../contract/work.js';
 import { explainDatabaseError } from '../database/database-error.js';
+import type { Breakers } from '../failure/breakers.js';
+import { type FailureJudge, concernsOthers } from '../failure/failure-judge.js';
 import type { OutboxStore } from '../outbox/outbox-store.js';
 import { after, monotonicMs, pause, settlesWithin } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
@@ -25,6 +33,9 @@ export interface PublisherSettings {
   readonly batchSize: number;
   readonly batchBytes: number;
   readonly retainCompleted: boolean;
+  readonly judge: FailureJudge;
+  readonly breakers: Breakers;
+  readonly onDeadLetter: (messageIds: readonly string[]) => void;
 }
 
 /** Rows in hand and the id under which they were claimed. */
@@ -99,15 +110,22 @@ export class Publisher {
         const next = await this.#exchange(true);
         more = next.more;
         if (next.rows.length === 0) {
-          await this.#rest(next);
+          if (this.#owed.size === 0) {
+            await this.#rest(next);
+          }
           continue;
         }
         hand = next;
         this.#settings.sleeper.foundWork();
         continue;
       }
-      // Claiming ahead pays when there is more; otherwise the settlement waits for its batch and takes the claim along.
-      const ahead = more ? this.#exchange(true) : undefined;
+      // A suspect is tried with nothing else in hand. Claiming ahead pays when there is more; otherwise the settlement waits for its batch and takes the claim along.
+      const suspect = hand.rows.some((row) => row.suspect);
+      if (suspect && this.#owed.size > 0) {
+        // What it may take along must not be what others have done.
+        await this.#exchange(false);
+      }
+      const ahead = more && !suspect ? this.#exchange(true) : undefined;
       const current = hand;
       const outcome = await this.#publish(current);
       const next = await ahead;
@@ -125,7 +143,12 @@ export class Publisher {
   async #publish(hand: Hand): Promise<BatchOutcome> {
     const { transport, service, instruments, logger } = this.#settings;
     const begun = monotonicMs();
-    const outcome = await publishBatch(hand.rows, transport, service, this.#work.signal);
+    const outcome = await publishBatch(hand.rows, transport, service, this.#work.signal, (row, failure, outage) =>
+      this.#judge(row, failure, outage),
+    );
+    for (const destination of new Set(outcome.published.map((row) => row.destination))) {
+      this.#settings.breakers.succeeded(destination);
+    }
     instruments.publishDuration.record(monotonicMs() - begun, { transport: transport.name });
     instruments.addByType('published', outcome.published);
     for (const failure of outcome.settlements.failed) {
@@ -143,6 +166,22 @@ export class Publisher {
     return outcome;
   }
 
+  /** What a failure is to the message: a recorded try, or none of its own. */
+  #judge(row: ClaimedMessage, failure: PublishOutcome & { kind: 'failed' }, outage: boolean): FailedTry | undefined {
+    const { judge, breakers } = this.#settings;
+    const { reason, retryable, error, retryAfterMs } = failure;
+    if (outage && retryable) {
+      return undefined;
+    }
+    if (reason === MessageFailureReason.Throttled && breakers.throttled(row.destination, retryAfterMs)) {
+      return undefined;
+    }
+    if (concernsOthers(reason)) {
+      breakers.failed(row.destination, reason);
+    }
+    return judge.failed(row, error, reason, retryable, retryAfterMs);
+  }
+
   /** Rows whose stream has just stopped are put down again, untried. */
   #withoutStopped(hand: Hand, stoppedStreams: ReadonlySet<string>): Hand {
     if (stoppedStreams.size === 0) {
@@ -155,17 +194,18 @@ export class Publisher {
 
   /** Settles what is owed and, when asked, claims; keeps trying while the database is away, until stop. */
   async #exchange(claim: boolean): Promise<Hand & { more: boolean; full: boolean; dueMs: number | null }> {
-    const { store, identity, batchSize, batchBytes, leaseSeconds, retainCompleted } = this.#settings;
+    const { store, identity, batchSize, batchBytes, leaseSeconds, retainCompleted, judge, breakers } = this.#settings;
     for (let failures = 0; ;) {
       const owed = this.#owed.take() ?? { holder: identity.current, settlements: nothingToSettle };
       // Rows are settled under the id that claimed them; a claim under another id is another call.
       const claims = claim && owed.holder === identity.current && !this.#intake.signal.aborted;
       try {
-        const result = await store.exchange(owed.holder, owed.settlements, retainCompleted, {
+        const result = await store.exchange(owed.holder, owed.settlements, judge.settings, retainCompleted, {
           limit: claims ? batchSize : 0,
           maxBytes: batchBytes,
           leaseSeconds,
           blockLeased: this.#saturated >= saturatedLooks,
+          closed: breakers.closed(),
         });
         this.#databaseOutage.over();
         this.#settled(owed.settlements, result);
@@ -176,8 +216,15 @@ export class Publisher {
         const full = result.candidates >= batchSize;
         this.#saturated = full && result.claimed.length === 0 ? this.#saturated + 1 : 0;
         this.#leases.hold(owed.holder, result.claimed);
+        breakers.handedOut(result.claimed.map((row) => row.destination));
         const more = result.claimed.length > 0 && (full || result.candidates > result.claimed.length);
-        return { holder: owed.holder, rows: result.claimed, more, full, dueMs: result.dueMs };
+        return {
+          holder: owed.holder,
+          rows: this.#withoutGivenUp(owed.holder, result.claimed),
+          more,
+          full,
+          dueMs: result.dueMs,
+        };
       } catch (error) {
         this.#owed.putBack(owed);
         this.#databaseOutage.noticed(explainDatabaseError(error, '')?.message ?? String(error));
@@ -193,8 +240,34 @@ export class Publisher {
     }
   }
 
+  /**
+   * Rows past the cap, and rows that follow a dead letter of their stream, go to the dead letters untried. What follows one
+   * past the cap in the same claim is put down until that is done.
+   */
+  #withoutGivenUp(holder: string, rows: readonly ClaimedMessage[]): readonly ClaimedMessage[] {
+    const stopped = new Set<string>();
+    return rows.filter((row) => {
+      if (row.streamId !== null && stopped.has(row.streamId)) {
+        this.#owed.add(holder, { released: [tryOf(row)] });
+        return false;
+      }
+      const givenUp = this.#settings.judge.givenUp(row);
+      if (givenUp === undefined) {
+        return true;
+      }
+      this.#owed.add(holder, { failed: [givenUp] });
+      if (row.streamId !== null && !row.parked && givenUp.policy !== 'continue') {
+        stopped.add(row.streamId);
+      }
+      return false;
+    });
+  }
+
   #settled({ completed, failed, released }: Settlements, result: ClaimResult): void {
     this.#leases.drop([...completed, ...failed, ...released]);
+    if (result.deadIds.length > 0) {
+      this.#settings.onDeadLetter(result.deadIds);
+    }
     if (result.staleIds.length > 0) {
       this.#settings.instruments.add('stale', result.staleIds.length, { category: 'outbox' });
       this.#settings.logger.warn(

@@ -14,6 +14,10 @@ const row = (label: string): HeldMessage => ({
   destination: 'orders',
   ageMs: 0,
   status: 1,
+  suspect: false,
+  parked: false,
+  lastError: null,
+  lastReason: 99,
 });
 const rows = (...labels: string[]) => labels.map(row);
 const labelsOf = (list: readonly HeldMessage[] | undefined) => list?.map((one) => one.messageId);

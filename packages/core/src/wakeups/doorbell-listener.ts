@@ -5,7 +5,7 @@ import { type SchemaName, wakeChannel } from '../database/schema-name.js';
 import { maskSecrets } from '../errors/mask-secrets.js';
 import { pause, settlesWithin } from '../runtime/clock.js';
 
-export type DoorbellChannel = 'outbox' | 'inbox';
+export type DoorbellChannel = 'outbox' | 'inbox' | 'deadletter';
 
 interface ListenerSettings {
   readonly connectionString: string | pg.ClientConfig;
@@ -19,7 +19,7 @@ interface ListenerSettings {
 const selfTestIntervalMs = 30_000;
 const selfTestDeadlineMs = 3_000;
 const connectDeadlineMs = 10_000;
-const channels: readonly DoorbellChannel[] = ['outbox', 'inbox'];
+const channels: readonly DoorbellChannel[] = ['outbox', 'inbox', 'deadletter'];
 
 /**
  * The one connection of a process that LISTENs. It is only a hint-giver: while it is not healthy, workers poll tightly.
