@@ -1,4 +1,4 @@
--- How a service stands, in rows of category, name and value. Counts stop at 10,000 and read only the partial indexes, so
+-- How a service stands, in rows of category, name and value. Counts stop at 5,000 and read only the partial indexes, so
 -- that the answer takes as long whatever waits. What is due counts as pending whether it is tried for the first time or
 -- again; what waits for its time counts as scheduled.
 create or replace function whizbang.service_status() returns table (category text, name text, value double precision)
@@ -11,15 +11,15 @@ begin
   return query
   with due as materialized (
     (select o.lease_expiry, o.created_at as since from whizbang.wh_outbox o
-     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000)
+     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 5000)
     union all
     (select o.lease_expiry, o.created_at from whizbang.wh_outbox o
      where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for <= v_now
-     order by o.scheduled_for, o.sequence limit 10000)
+     order by o.scheduled_for, o.sequence limit 5000)
   ),
   summary as (
-    select least(count(*), 10000) as pending,
-           least(count(*) filter (where d.lease_expiry >= v_now), 10000) as leased,
+    select least(count(*), 5000) as pending,
+           least(count(*) filter (where d.lease_expiry >= v_now), 5000) as leased,
            coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
     from due d
   )
@@ -35,12 +35,12 @@ begin
              select 1 from whizbang.wh_outbox o
              where o.processed_at is null and o.scheduled_for is not null and not o.blocked
                and o.scheduled_for > v_now and o.scheduled_for < 'infinity'
-             order by o.scheduled_for, o.sequence limit 10000) w)
+             order by o.scheduled_for, o.sequence limit 5000) w)
     union all
     select 'parked', (select count(*) from (
              select 1 from whizbang.wh_outbox o
              where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
-             order by o.scheduled_for, o.sequence limit 10000) w)
+             order by o.scheduled_for, o.sequence limit 5000) w)
     union all
     select 'blocked_streams', (
       with recursive blocked_stream as (
@@ -51,22 +51,22 @@ begin
         cross join lateral (
           select b.stream_id from whizbang.wh_outbox b where b.blocked and b.stream_id > s.stream_id
           order by b.stream_id, b.sequence limit 1) n
-        where s.position < 10000
+        where s.position < 5000
       )
       select count(*) from blocked_stream)
   ) s;
   return query
   with due as materialized (
     (select o.lease_expiry, o.received_at as since from whizbang.wh_inbox o
-     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000)
+     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 5000)
     union all
     (select o.lease_expiry, o.received_at from whizbang.wh_inbox o
      where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for <= v_now
-     order by o.scheduled_for, o.sequence limit 10000)
+     order by o.scheduled_for, o.sequence limit 5000)
   ),
   summary as (
-    select least(count(*), 10000) as pending,
-           least(count(*) filter (where d.lease_expiry >= v_now), 10000) as leased,
+    select least(count(*), 5000) as pending,
+           least(count(*) filter (where d.lease_expiry >= v_now), 5000) as leased,
            coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
     from due d
   )
@@ -82,12 +82,12 @@ begin
              select 1 from whizbang.wh_inbox o
              where o.processed_at is null and o.scheduled_for is not null and not o.blocked
                and o.scheduled_for > v_now and o.scheduled_for < 'infinity'
-             order by o.scheduled_for, o.sequence limit 10000) w)
+             order by o.scheduled_for, o.sequence limit 5000) w)
     union all
     select 'parked', (select count(*) from (
              select 1 from whizbang.wh_inbox o
              where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
-             order by o.scheduled_for, o.sequence limit 10000) w)
+             order by o.scheduled_for, o.sequence limit 5000) w)
     union all
     select 'blocked_streams', (
       with recursive blocked_stream as (
@@ -98,7 +98,7 @@ begin
         cross join lateral (
           select b.stream_id from whizbang.wh_inbox b where b.blocked and b.stream_id > s.stream_id
           order by b.stream_id, b.sequence limit 1) n
-        where s.position < 10000
+        where s.position < 5000
       )
       select count(*) from blocked_stream)
   ) s;
@@ -114,7 +114,7 @@ begin
   )
   select 'dead', r.failure_reason::text, (select count(*) from (
            select 1 from whizbang.wh_dead_letters d
-           where d.recovered_at is null and d.failure_reason = r.failure_reason limit 10000) w)::double precision
+           where d.recovered_at is null and d.failure_reason = r.failure_reason limit 5000) w)::double precision
   from reason r;
   return query
   select 'instances', 'alive', count(*)::double precision

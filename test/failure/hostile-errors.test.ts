@@ -46,14 +46,13 @@ test('whatever a handler throws is recorded, bounded and masked, and stops nobod
   await waitFor(() => handled.length === 1, { message: 'the one that does not fail' });
   const dead = await stage.dead();
   expect(dead.map((row) => row['attempts_when_dlq'])).toEqual(thrown.map(() => 2));
-  for (const [n, [what]] of thrown.entries()) {
-    const letter = dead.find((row) => row['n'] === n);
-    const text = letter?.['error_text'] as string;
-    expect(text.length, what).toBeGreaterThan(0);
-    expect(text.length, what).toBeLessThanOrEqual(4_000);
-    expect(letter?.['error_fingerprint'], what).toMatch(/^[0-9a-f]{16}$/);
-  }
-  expect(dead.find((row) => row['n'] === thrown.length - 1)?.['error_text']).toContain('postgres://app:***@db/orders');
+  const recorded = thrown.map(([what], n) => {
+    const letter = dead.find((row) => row.n === n);
+    const length = letter?.error_text?.length ?? 0;
+    return [what, length > 0 && length <= 4_000, /^[0-9a-f]{16}$/.test(String(letter?.['error_fingerprint']))];
+  });
+  expect(recorded).toEqual(thrown.map(([what]) => [what, true, true]));
+  expect(dead.find((row) => row.n === thrown.length - 1)?.['error_text']).toContain('postgres://app:***@db/orders');
   expect(JSON.stringify([dead, stage.log])).not.toContain('hunter2');
 });
 
@@ -80,7 +79,7 @@ test('a transport that throws or fails with anything is recorded the same way', 
     { message: 'the failure' },
   );
   expect(row).toMatchObject({ attempts: 1, late: true });
-  expect((row?.['error'] as string).length).toBeLessThanOrEqual(4_000);
+  expect(String(row?.['error']).length).toBeLessThanOrEqual(4_000);
   expect(JSON.stringify([row, stage.log])).not.toContain('hunter2');
 });
 
@@ -170,6 +169,6 @@ test('a handler that swallows an error of the database fails alone: its connecti
   await whizbang.start();
   const dead = await stage.waitForDead(3);
   await stage.waitForEmpty();
-  expect(dead.map((row) => row['n']).toSorted()).toEqual([0, 2, 4]);
+  expect(dead.map((row) => row.n ?? -1).toSorted((a, b) => a - b)).toEqual([0, 2, 4]);
   expect(dead[0]?.['error_text']).toContain('current transaction is aborted');
 });

@@ -14,6 +14,11 @@ export interface LogLine {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
+export type DeadLetterLine = Readonly<Record<string, unknown>> & {
+  readonly n: number | null;
+  readonly error_text: string | null;
+};
+
 /** One service after another, or several at once, on a database and a broker in this process that end with the test. */
 export class Stage {
   readonly brokerName = `failure-${randomBytes(6).toString('hex')}`;
@@ -70,7 +75,7 @@ export class Stage {
   }
 
   /** Dead letters in the order of their streams. */
-  async dead(where = 'recovered_at is null'): Promise<Record<string, unknown>[]> {
+  async dead(where = 'recovered_at is null'): Promise<DeadLetterLine[]> {
     return this.query(
       `select source_table, message_type, (envelope ->> 'n')::integer as n, failure_reason, last_failure_reason, error_text,
               attempts_when_dlq, parks_stream, recovery_status, recovery_attempts, error_fingerprint, source_id, dead_letter_id
@@ -78,7 +83,7 @@ export class Stage {
     );
   }
 
-  async waitForDead(count: number, where?: string): Promise<Record<string, unknown>[]> {
+  async waitForDead(count: number, where?: string): Promise<DeadLetterLine[]> {
     return waitFor(
       async () => {
         const dead = await this.dead(where);

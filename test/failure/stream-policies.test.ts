@@ -27,7 +27,7 @@ const sides = ['dispatcher', 'publisher'] as const;
 async function failing(
   side: (typeof sides)[number],
   policy: StreamFailurePolicy | undefined,
-  { cap = 3 as number | null, recovery = later } = {},
+  { cap = 3, recovery = later }: { cap?: number | null; recovery?: DefaultDeadLetterRecoveryPolicy } = {},
 ) {
   const stage = await Stage.open();
   const Numbered = numbered(policy);
@@ -91,7 +91,7 @@ describe.each(sides)('a message that fails in the %s', (side) => {
   });
 
   test('under continue is passed while it waits', async () => {
-    const { stage, whizbang, handled, state, publish } = await failing(side, 'continue', { cap: null });
+    const { whizbang, handled, state, publish } = await failing(side, 'continue', { cap: null });
     await publish(0, 1, 2);
     await whizbang.start();
     await waitFor(() => handled.length === 2, { message: 'those behind it' });
@@ -146,4 +146,55 @@ describe.each(sides)('a message that fails in the %s', (side) => {
     );
     expect(handled).toEqual([]);
   });
+
+  test.each([
+    ['block', [1, 2], [0]],
+    ['continue', [1, 2], [0]],
+    ['park', [], [0, 1, 2]],
+  ] as const)(
+    'under %s and claimed past a cap that has been lowered is given up untried',
+    async (policy, goOn, dead) => {
+      const { stage, whizbang, handled, attempts, publish } = await failing(side, policy);
+      await publish(0, 1, 2);
+      if (side === 'dispatcher') {
+        // Into the inbox without the dispatcher at work.
+        await stage.query(
+          `with gone as (delete from whizbang.wh_outbox returning *), stored as (
+           select array_agg(message_id order by sequence) as ids, array_agg(message_type::text) as types,
+                  array_agg(destination::text) as destinations, array_agg(event_data::text order by sequence) as bodies,
+                  array_agg(metadata::text) as metadata, array_agg(stream_id) as streams from gone)
+         select whizbang.store_inbox_messages(ids, types, types, destinations, bodies, metadata, streams) from stored`,
+        );
+      }
+      await stage.query(
+        `update whizbang.${table} set attempts = 7, status = 32769, error = 'as before', failure_reason = 2, scheduled_for = now()
+       where (event_data ->> 'n')::integer = 0`,
+      );
+      await whizbang.start();
+      expect(await stage.waitForDead(dead.length)).toMatchObject(
+        dead.map((n) =>
+          n === 0
+            ? { n, failure_reason: 5, last_failure_reason: 2, error_text: 'as before', attempts_when_dlq: 7 }
+            : { n, failure_reason: 5, attempts_when_dlq: 0 },
+        ),
+      );
+      await waitFor(() => handled.length === goOn.length, { message: 'the others' });
+      expect(handled).toEqual(goOn);
+      expect(attempts.filter((line) => line.startsWith('0'))).toEqual([]);
+    },
+  );
+});
+
+test('what is too large for the broker is dead at once, and nothing else is', async () => {
+  const stage = await Stage.open();
+  const Numbered = numbered();
+  const whizbang = await stage.service({ messages: [Numbered], brokerOptions: { maxMessageBytes: 60 } });
+  whizbang.handle(Numbered, () => undefined);
+  await whizbang.publishNow(Numbered, { stream: 'x'.repeat(100), n: 0 });
+  await whizbang.publishNow(Numbered, { stream: 'y', n: 1 });
+  await whizbang.start();
+  expect(await stage.waitForDead(1)).toMatchObject([
+    { source_table: 'wh_outbox', failure_reason: 12, last_failure_reason: 12, attempts_when_dlq: 1 },
+  ]);
+  await stage.waitForEmpty();
 });

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 import {
@@ -128,6 +128,24 @@ describe('dead-letters.md', () => {
       expect(text).toContain(`| ${cells.join(' | ')} |`.replace('|  |', '| |'));
     }
     expect(defaultPolicyByReason.size).toBe(9);
+  });
+});
+
+describe('seeds.md', () => {
+  const root = fileURLToPath(new URL('../../', import.meta.url));
+  const text = readFileSync(pathOf('seeds.md'), 'utf8');
+  // `file` "title", and further titles of the same file.
+  const named = [...text.matchAll(/`((?:test|packages)\/[\w./-]+\.test\.ts)` ("[^"]+"(?:, "[^"]+")*)/g)].flatMap(
+    ([, file = '', titles = '']) => [...titles.matchAll(/"([^"]+)"/g)].map(([, title = '']) => [file, title] as const),
+  );
+
+  test('names many tests', () => {
+    expect(named.length).toBeGreaterThan(40);
+  });
+
+  test.each(named)('%s has "%s"', (file, title) => {
+    expect(existsSync(`${root}${file}`)).toBe(true);
+    expect(readFileSync(`${root}${file}`, 'utf8')).toContain(title);
   });
 });
 

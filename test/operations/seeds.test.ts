@@ -1,6 +1,13 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import {
+  MessageFailureReason,
+  MessageProcessingStatus,
+  defaultPolicyByReason,
+  failureReasonName,
+} from '@whizbang/core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { type OperatorsDatabase, insertRows, minutesAgo, operatorsDatabase } from './service.js';
@@ -70,6 +77,42 @@ describe.each(existsSync(folder) ? [folder] : [])('the SQL of the seeds in %s', 
     if (found.length !== 1 || found[0] === undefined) throw new Error(`${found.length} blocks have '${part}'`);
     return found[0];
   };
+
+  const text = readdirSync(seeds)
+    .map((name) => readFileSync(join(seeds, name), 'utf8'))
+    .join('\n');
+
+  test.each([
+    ['MessageFailureReason', MessageFailureReason],
+    ['MessageProcessingStatus', MessageProcessingStatus],
+  ])('%s has the numbers of the code', (name, values) => {
+    const body = new RegExp(`public enum ${name} \\{([^}]*)\\}`).exec(text)?.[1] ?? '';
+    const numbers = [...body.matchAll(/(\w+) = (\d+)(?: << (\d+))?/g)].map(([, key = '', base, shift]) => [
+      key,
+      Number(base) << Number(shift ?? 0),
+    ]);
+    expect(numbers.length).toBeGreaterThan(4);
+    expect(values).toEqual(Object.fromEntries(numbers));
+  });
+
+  test('the default policy has the matrix of the code', () => {
+    const cooldowns: Record<string, number> = { immediate: 0, '—': 0, '30 min': 30, '1 h': 60, '6 h': 360 };
+    const lines = [
+      ...text.matchAll(/^(\w+) (\w+) (\d) (immediate|—|30 min|1 h|6 h) (PermanentlyFailed|HoldForReview)$/gm),
+    ];
+    expect(lines).toHaveLength(9);
+    const matrix = lines.map(([, reason, name, most, cooldown, end]) => [
+      reason,
+      {
+        name,
+        maxRecoveryAttempts: Number(most),
+        cooldownMs: (cooldowns[cooldown ?? ''] ?? Number.NaN) * 60_000,
+        holdForReviewAfterExhaustion: end === 'HoldForReview',
+      },
+    ]);
+    const ours = [...defaultPolicyByReason].map(([reason, policy]) => [failureReasonName(reason), policy]);
+    expect(Object.fromEntries(ours)).toEqual(Object.fromEntries(matrix));
+  });
 
   test('is all found', () => {
     expect(blocks.map((block) => block.file.slice(0, 3))).toEqual([

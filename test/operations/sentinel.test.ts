@@ -234,13 +234,13 @@ describe('with a hundred thousand rows of each kind', () => {
   test('the sentinel and status() answer within 50 ms', async () => {
     const whizbang = await service(database.url);
     expect(await whizbang.status()).toMatchObject({
-      outbox: { pending: 0, scheduled: 10_000, blockedStreams: 1 },
-      inbox: { pending: 0, scheduled: 10_000, blockedStreams: 1 },
+      outbox: { pending: 0, scheduled: 5_000, blockedStreams: 1 },
+      inbox: { pending: 0, scheduled: 5_000, blockedStreams: 1 },
       deadByReason: {
-        TransportException: 10_000,
-        SerializationError: 10_000,
-        MaxAttemptsExceeded: 10_000,
-        Unknown: 10_000,
+        TransportException: 5_000,
+        SerializationError: 5_000,
+        MaxAttemptsExceeded: 5_000,
+        Unknown: 5_000,
       },
     });
     const status = await fastest(() => whizbang.status());

@@ -1149,15 +1149,16 @@ $$;
   {
     kind: 'function',
     name: 'mark_dead_letter_holding',
-    checksum: '5cb0f065e0220cfafdf8389406e578e921155596cfb8ff4499c7100e5949ba1c',
-    text: `-- Leaves a dead letter to an operator. Returns false when it is recovered, held or given up already.
+    checksum: '2306a191ccc752f6931f6a91cfe40feda1747d7757446e8173815e0d97fd73f4',
+    text: `-- Leaves a dead letter to an operator. Returns false when it is recovered, held or given up already, or was just given another try.
 create or replace function whizbang.mark_dead_letter_holding(p_dead_letter_id uuid) returns boolean
 language plpgsql volatile
 as $$
 begin
   update whizbang.wh_dead_letters
   set recovery_status = 2, next_recovery_at = null
-  where dead_letter_id = p_dead_letter_id and recovered_at is null and recovery_status in (0, 1);
+  where dead_letter_id = p_dead_letter_id and recovered_at is null and recovery_status in (0, 1)
+    and operator_disposition <> 1;
   return found;
 end
 $$;
@@ -1166,15 +1167,16 @@ $$;
   {
     kind: 'function',
     name: 'mark_dead_letter_permanently_failed',
-    checksum: '34f2fe028764bc4d89497eaaf981636a957af315f1dd0c43877a1cca49d8e430',
-    text: `-- Gives a dead letter up for good. Returns false when it is recovered or given up already.
+    checksum: '5dc3d3a8c7561565ef37704912b218ca0d7a4dc65a9e0a94e742c854a235171d',
+    text: `-- Gives a dead letter up for good. Returns false when it is recovered or given up already, or was just given another try.
 create or replace function whizbang.mark_dead_letter_permanently_failed(p_dead_letter_id uuid) returns boolean
 language plpgsql volatile
 as $$
 begin
   update whizbang.wh_dead_letters
   set recovery_status = 4, next_recovery_at = null, parks_stream = false
-  where dead_letter_id = p_dead_letter_id and recovered_at is null and recovery_status <> 4;
+  where dead_letter_id = p_dead_letter_id and recovered_at is null and recovery_status <> 4
+    and operator_disposition <> 1;
   return found;
 end
 $$;
@@ -1979,8 +1981,8 @@ $$;
   {
     kind: 'function',
     name: 'service_status',
-    checksum: '4c1de26097dc4aacd091abe890b0444a733639f7cf841dfb075aa896841928a8',
-    text: `-- How a service stands, in rows of category, name and value. Counts stop at 10,000 and read only the partial indexes, so
+    checksum: '3022bcee8c5d76936f45aa352a5d2eb447488a3bd6031cb4a32461f2e281955d',
+    text: `-- How a service stands, in rows of category, name and value. Counts stop at 5,000 and read only the partial indexes, so
 -- that the answer takes as long whatever waits. What is due counts as pending whether it is tried for the first time or
 -- again; what waits for its time counts as scheduled.
 create or replace function whizbang.service_status() returns table (category text, name text, value double precision)
@@ -1993,15 +1995,15 @@ begin
   return query
   with due as materialized (
     (select o.lease_expiry, o.created_at as since from whizbang.wh_outbox o
-     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000)
+     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 5000)
     union all
     (select o.lease_expiry, o.created_at from whizbang.wh_outbox o
      where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for <= v_now
-     order by o.scheduled_for, o.sequence limit 10000)
+     order by o.scheduled_for, o.sequence limit 5000)
   ),
   summary as (
-    select least(count(*), 10000) as pending,
-           least(count(*) filter (where d.lease_expiry >= v_now), 10000) as leased,
+    select least(count(*), 5000) as pending,
+           least(count(*) filter (where d.lease_expiry >= v_now), 5000) as leased,
            coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
     from due d
   )
@@ -2017,12 +2019,12 @@ begin
              select 1 from whizbang.wh_outbox o
              where o.processed_at is null and o.scheduled_for is not null and not o.blocked
                and o.scheduled_for > v_now and o.scheduled_for < 'infinity'
-             order by o.scheduled_for, o.sequence limit 10000) w)
+             order by o.scheduled_for, o.sequence limit 5000) w)
     union all
     select 'parked', (select count(*) from (
              select 1 from whizbang.wh_outbox o
              where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
-             order by o.scheduled_for, o.sequence limit 10000) w)
+             order by o.scheduled_for, o.sequence limit 5000) w)
     union all
     select 'blocked_streams', (
       with recursive blocked_stream as (
@@ -2033,22 +2035,22 @@ begin
         cross join lateral (
           select b.stream_id from whizbang.wh_outbox b where b.blocked and b.stream_id > s.stream_id
           order by b.stream_id, b.sequence limit 1) n
-        where s.position < 10000
+        where s.position < 5000
       )
       select count(*) from blocked_stream)
   ) s;
   return query
   with due as materialized (
     (select o.lease_expiry, o.received_at as since from whizbang.wh_inbox o
-     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 10000)
+     where o.processed_at is null and o.scheduled_for is null and not o.blocked order by o.sequence limit 5000)
     union all
     (select o.lease_expiry, o.received_at from whizbang.wh_inbox o
      where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for <= v_now
-     order by o.scheduled_for, o.sequence limit 10000)
+     order by o.scheduled_for, o.sequence limit 5000)
   ),
   summary as (
-    select least(count(*), 10000) as pending,
-           least(count(*) filter (where d.lease_expiry >= v_now), 10000) as leased,
+    select least(count(*), 5000) as pending,
+           least(count(*) filter (where d.lease_expiry >= v_now), 5000) as leased,
            coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
     from due d
   )
@@ -2064,12 +2066,12 @@ begin
              select 1 from whizbang.wh_inbox o
              where o.processed_at is null and o.scheduled_for is not null and not o.blocked
                and o.scheduled_for > v_now and o.scheduled_for < 'infinity'
-             order by o.scheduled_for, o.sequence limit 10000) w)
+             order by o.scheduled_for, o.sequence limit 5000) w)
     union all
     select 'parked', (select count(*) from (
              select 1 from whizbang.wh_inbox o
              where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
-             order by o.scheduled_for, o.sequence limit 10000) w)
+             order by o.scheduled_for, o.sequence limit 5000) w)
     union all
     select 'blocked_streams', (
       with recursive blocked_stream as (
@@ -2080,7 +2082,7 @@ begin
         cross join lateral (
           select b.stream_id from whizbang.wh_inbox b where b.blocked and b.stream_id > s.stream_id
           order by b.stream_id, b.sequence limit 1) n
-        where s.position < 10000
+        where s.position < 5000
       )
       select count(*) from blocked_stream)
   ) s;
@@ -2096,7 +2098,7 @@ begin
   )
   select 'dead', r.failure_reason::text, (select count(*) from (
            select 1 from whizbang.wh_dead_letters d
-           where d.recovered_at is null and d.failure_reason = r.failure_reason limit 10000) w)::double precision
+           where d.recovered_at is null and d.failure_reason = r.failure_reason limit 5000) w)::double precision
   from reason r;
   return query
   select 'instances', 'alive', count(*)::double precision

@@ -71,9 +71,7 @@ describe('default policy', () => {
         // It has died again, with a budget that remembers.
         entry = { ...entry, recoveryAttempts: spent, deadLetteredAt: died };
         const due = new Date(died.getTime() + cooldown);
-        if (cooldown > 0) {
-          expect(decideRecovery(entry, policies, new Date(due.getTime() - 1))).toEqual({ kind: 'wait', until: due });
-        }
+        expect(decideRecovery(entry, policies, new Date(due.getTime() - 1))).toEqual({ kind: 'wait', until: due });
         expect(decideRecovery(entry, policies, due)).toMatchObject({ kind: 'recover', policy: { name } });
         died = new Date(due.getTime() + 5 * minutes);
       }
@@ -87,6 +85,14 @@ describe('default policy', () => {
     const due = { nextRecoveryAt: after(1), grantedAttempts: 1, recoveryAttempts: 1 };
     expect(decideRecovery(entryOf(due), policies, after(1)).kind).toBe('recover');
     expect(decideRecovery(entryOf({ ...due, recoveryAttempts: 2 }), policies, after(1)).kind).toBe('hold');
+  });
+
+  test('what is granted is a try whatever was spent, under a policy that allowed more, and no more than one', () => {
+    const spent = { recoveryAttempts: 7, grantedAttempts: 1, nextRecoveryAt: after(1) };
+    const retry = { ...spent, operatorDisposition: OperatorDisposition.RetryNow };
+    expect(decideRecovery(entryOf(retry), policies, after(1)).kind).toBe('recover');
+    // Coming back, and dying again, end the disposition.
+    expect(decideRecovery(entryOf({ ...spent, recoveryAttempts: 8 }), policies, after(1)).kind).toBe('hold');
   });
 
   test('a time that was set stands for the cooldown, earlier or later', () => {

@@ -101,15 +101,20 @@ describe('given up without a try', () => {
     const capped = new FailureJudge({ ...settings, maxAttempts: cap }, true, definitions);
     const lost = row({ attempts, lastReason: MessageFailureReason.LeaseExpired, lastError: 'the lease ended' });
     const answer = capped.givenUp(lost);
-    expect(answer !== undefined).toBe(givenUp);
-    if (givenUp) {
-      expect(answer).toMatchObject({
-        reason: MessageFailureReason.LeaseExpired,
-        error: 'the lease ended',
-        untried: true,
-        permanent: false,
-      });
-    }
+    expect(answer).toEqual(
+      givenUp
+        ? {
+            messageId: 'm1',
+            attempts,
+            completedStatus: 0,
+            reason: MessageFailureReason.LeaseExpired,
+            error: 'the lease ended',
+            untried: true,
+            permanent: false,
+            policy: 'block',
+          }
+        : undefined,
+    );
   });
 
   test('what follows a parked dead letter, whatever the options say of permanent failures', () => {

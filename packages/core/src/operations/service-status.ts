@@ -3,7 +3,7 @@ import { failureReasonName } from '../contract/message-failure-reason.js';
 import type { SchemaName } from '../database/schema-name.js';
 import type { BreakerState } from '../failure/breakers.js';
 
-/** How one table stands. Counts stop at 10,000, so that asking costs the same whatever waits. */
+/** How one table stands. Counts stop at 5,000, so that asking costs the same whatever waits. */
 export interface TableStatus {
   /** Due and waiting to be claimed, or leased. */
   readonly pending: number;
@@ -20,7 +20,7 @@ export interface TableStatus {
 export interface ServiceStatus {
   readonly outbox: TableStatus;
   readonly inbox: TableStatus;
-  /** Unrecovered dead letters by reason. */
+  /** Unrecovered dead letters by reason; each stops at 5,000. */
   readonly deadByReason: Readonly<Record<string, number>>;
   readonly instancesAlive: number;
   /** Whether notifications arrive in this process; false: it polls. */
