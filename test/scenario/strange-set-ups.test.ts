@@ -249,6 +249,15 @@ describe('the code', () => {
     expect((await sentenceOf(whizbang.start())).message).toMatch(/start\(\) was called when the service was started/);
   });
 
+  test('publishes after stop', async () => {
+    const { url } = await migratedDatabase();
+    const whizbang = await testService({ database: url });
+    await whizbang.stop();
+    const { code, message } = await sentenceOf(whizbang.publishNow(OrderChanged, { order: 'a', number: 1 }));
+    expect(code).toBe('WHIZBANG_STATE');
+    expect(message).toMatch(/publishNow\('orders.order-changed'\) was called after stop\(\)/);
+  });
+
   test('publishes without a transaction', async () => {
     const whizbang = await testService({ database: 'postgres://db/x' });
     const publish = whizbang.publish.bind(whizbang) as unknown as (...parameters: unknown[]) => Promise<unknown>;

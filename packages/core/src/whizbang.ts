@@ -137,12 +137,17 @@ export class Whizbang implements AsyncDisposable {
   /**
    * Publishes in a transaction of its own, for messages that belong to no change of yours. It is durable when the promise
    * resolves.
+   *
+   * @throws StateError after `stop()`
    */
   async publishNow<Definition extends MessageDefinition>(
     message: Definition,
     payload: PayloadOf<Definition>,
     options: PublishOptions = {},
   ): Promise<{ messageId: string }> {
+    if (this.#stopping !== undefined) {
+      throw new StateError(`publishNow('${message.type}') was called after stop().`);
+    }
     if (message.serializeStreams !== true) {
       return this.#publishIn(this.#database.pool, message, payload, options, undefined);
     }
