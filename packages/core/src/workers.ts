@@ -71,7 +71,8 @@ export class Workers {
     const sleepers = {
       outbox: this.#sleeper('outbox', safetyPollMs, fallbackPollMs),
       inbox: this.#sleeper('inbox', safetyPollMs, fallbackPollMs),
-      deadletter: this.#sleeper('deadletter', scanMs, Math.min(scanMs, safetyPollMs)),
+      // One instance looks for dead letters: without notifications once a second is enough.
+      deadletter: this.#sleeper('deadletter', scanMs, Math.min(scanMs, Math.max(fallbackPollMs, 1_000))),
     };
     this.breakers = {
       outbox: new Breakers('destination', options.failures.breaker, logger),
