@@ -8,7 +8,10 @@ declare
   v_count integer;
 begin
   update whizbang.wh_dead_letters
-  set next_recovery_at = clock_timestamp(), recovery_status = 0, granted_attempts = granted_attempts + 1, operator_disposition = 1,
+  set next_recovery_at = clock_timestamp(), recovery_status = 0,
+      -- One that was granted and not used yet is enough.
+      granted_attempts = granted_attempts + case when operator_disposition = 1 then 0 else 1 end,
+      operator_disposition = 1,
       retried_on_generations = retried_on_generations || p_generation
   where recovered_at is null and recovery_status <> 4 and operator_disposition not in (2, 3)
     and envelope is not null and generation <> p_generation

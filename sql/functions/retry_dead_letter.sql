@@ -5,7 +5,9 @@ language plpgsql volatile
 as $$
 begin
   update whizbang.wh_dead_letters
-  set recovery_status = 0, next_recovery_at = clock_timestamp(), granted_attempts = granted_attempts + 1,
+  set recovery_status = 0, next_recovery_at = clock_timestamp(),
+      -- One that was granted and not used yet is enough.
+      granted_attempts = granted_attempts + case when operator_disposition = 1 then 0 else 1 end,
       operator_disposition = 1, operator_actor = p_actor
   where dead_letter_id = p_dead_letter_id and recovered_at is null and envelope is not null;
   if not found then

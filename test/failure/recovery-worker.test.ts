@@ -307,6 +307,20 @@ describe('generation replay', () => {
   });
 });
 
+test('a try that is granted and not used yet is one, however often and by whom it is granted', async () => {
+  await rows.store('a1');
+  await die(4);
+  const { dead_letter_id: id } = await only();
+  await database.pool.query(`select whizbang.retry_dead_letter($1, 'ann')`, [id]);
+  await database.pool.query(`select whizbang.retry_dead_letter($1, 'bob')`, [id]);
+  await database.pool.query(`select whizbang.reset_dead_letters_for_generation('build-2')`);
+  expect(await only()).toMatchObject({
+    granted_attempts: 1,
+    operator_actor: 'bob',
+    retried_on_generations: ['build-2'],
+  });
+});
+
 test('an operator brings back what has spent more than its present policy allows, once', async () => {
   const { worker, clock } = workerOf();
   await rows.store('a1');

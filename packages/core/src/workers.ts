@@ -104,7 +104,7 @@ export class Workers {
           sleeper: sleepers.outbox,
           judge: this.#judge(options.publisher.maxOutboxAttempts),
           breakers: this.breakers.outbox,
-          onDeadLetter: (ids) => settings.deadLetterMetrics.added('wh_outbox', ids.length),
+          onDeadLetter: (ids) => this.#onDeadLetter('wh_outbox', ids.length),
         })
       : undefined;
     const inbox = new InboxStore(database.pool, schema);
@@ -122,7 +122,7 @@ export class Workers {
             publish: settings.publish,
             judge: this.#judge(options.dispatcher.maxInboxAttempts),
             breakers: this.breakers.inbox,
-            onDeadLetter: (ids) => settings.deadLetterMetrics.added('wh_inbox', ids.length),
+            onDeadLetter: (ids) => this.#onDeadLetter('wh_inbox', ids.length),
           })
         : undefined;
     this.#receiver =
@@ -216,6 +216,12 @@ export class Workers {
     await this.#listener?.stop();
     await this.#heartbeat.stop();
     return unpublished + unhandled;
+  }
+
+  #onDeadLetter(sourceTable: string, count: number): void {
+    this.#settings.deadLetterMetrics.added(sourceTable, count);
+    // The elected instance, when it is this one, need not wait for a notification.
+    this.#recovery?.wake();
   }
 
   #onReadyChange(ready: boolean, cause: Error | undefined): void {

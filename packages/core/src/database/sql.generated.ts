@@ -1890,7 +1890,7 @@ $$;
   {
     kind: 'function',
     name: 'reset_dead_letters_for_generation',
-    checksum: '134d763699ce46e6f4aeaf283591e9593d155a098711e21d9ee8b51d34db3c8e',
+    checksum: '73ded8945f3c5009b3a39baf7303188ce4a0623429e427f53399af633afe4e7c',
     text: `-- A new build gets one try at every dead letter that it has not had: due at once, pending again, one attempt granted beyond
 -- the budget. Leaves out what is given up and what an operator holds for ever; what is held for review is included.
 -- Idempotent: whichever instance is first does it. Returns how many rows it scheduled.
@@ -1901,7 +1901,10 @@ declare
   v_count integer;
 begin
   update whizbang.wh_dead_letters
-  set next_recovery_at = clock_timestamp(), recovery_status = 0, granted_attempts = granted_attempts + 1, operator_disposition = 1,
+  set next_recovery_at = clock_timestamp(), recovery_status = 0,
+      -- One that was granted and not used yet is enough.
+      granted_attempts = granted_attempts + case when operator_disposition = 1 then 0 else 1 end,
+      operator_disposition = 1,
       retried_on_generations = retried_on_generations || p_generation
   where recovered_at is null and recovery_status <> 4 and operator_disposition not in (2, 3)
     and envelope is not null and generation <> p_generation
@@ -1918,7 +1921,7 @@ $$;
   {
     kind: 'function',
     name: 'retry_dead_letter',
-    checksum: '06497ff41f186c334647d9383d42a2c496017a6508d3162d65b74fc2d10a4be2',
+    checksum: 'fa68eb0d12e5a8e10cf2fe2244a450b482e2850270241b80e08018be0035b587',
     text: `-- An operator's retry: due at once, one attempt granted beyond the budget, whatever held it. False when it is recovered
 -- already or has no envelope to bring back.
 create or replace function whizbang.retry_dead_letter(p_dead_letter_id uuid, p_actor text) returns boolean
@@ -1926,7 +1929,9 @@ language plpgsql volatile
 as $$
 begin
   update whizbang.wh_dead_letters
-  set recovery_status = 0, next_recovery_at = clock_timestamp(), granted_attempts = granted_attempts + 1,
+  set recovery_status = 0, next_recovery_at = clock_timestamp(),
+      -- One that was granted and not used yet is enough.
+      granted_attempts = granted_attempts + case when operator_disposition = 1 then 0 else 1 end,
       operator_disposition = 1, operator_actor = p_actor
   where dead_letter_id = p_dead_letter_id and recovered_at is null and envelope is not null;
   if not found then
