@@ -338,7 +338,7 @@ export class Dispatcher {
       this.#owed.add(row.holder, { failed: [failure] });
       // A handler that asks for another time has not failed.
       if (concernsOthers(failure.reason) && failure.permanent !== true && !(outcome.error instanceof RetryLater)) {
-        breakers.failed(row.messageType, failure.reason);
+        breakers.failed(row.messageType, failure.reason, failure);
       }
       instruments.add('handleFailed', 1, { message_type: row.messageType, reason });
       logger.warn(

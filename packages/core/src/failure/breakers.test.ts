@@ -26,6 +26,18 @@ const trials = () =>
   Object.fromEntries(breakers.closed().keys.map((key, index) => [key, breakers.closed().trials[index]]));
 
 describe('a breaker', () => {
+  test('takes neither one message at all its retries nor faults that differ for a failure of all', () => {
+    for (let time = 0; time < 9; time += 1) breakers.failed('orders', TransportException, { messageId: 'one' });
+    for (let time = 0; time < 9; time += 1) {
+      breakers.failed('orders', TransportException, { messageId: `m${time}`, fingerprint: `f${time}` });
+    }
+    expect(breakers.states()).toEqual([]);
+    for (let time = 0; time < 5; time += 1) {
+      breakers.failed('orders', TransportException, { messageId: `m${time}`, fingerprint: 'the same' });
+    }
+    expect(breakers.states()).toHaveLength(1);
+  });
+
   test('opens after five failures of one reason in a row, and says so once', () => {
     fail(4);
     expect(breakers.closed().keys).toEqual([]);

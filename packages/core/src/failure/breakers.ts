@@ -21,6 +21,9 @@ export interface BreakerState {
 
 interface Breaker {
   reason: MessageFailureReason;
+  fingerprint: string | undefined;
+  /** The message that failed last. */
+  messageId: string | undefined;
   failures: number;
   cooldownMs: number;
   /** When the next trial is due; `undefined` while closed. */
@@ -59,15 +62,24 @@ export class Breakers {
     this.#breakers.delete(key);
   }
 
-  failed(key: string, reason: MessageFailureReason): void {
+  /**
+   * A try failed. Only different messages count, and only the same failure: neither one message that fails at each of its
+   * retries nor five messages with five faults of their own say anything about the others.
+   *
+   * @param failure.fingerprint - what makes two failures of a reason the same; without one the reason alone does
+   */
+  failed(key: string, reason: MessageFailureReason, failure: { messageId?: string; fingerprint?: string } = {}): void {
     const { enabled, failureThreshold, initialCooldownMs, maxCooldownMs } = this.#options;
     if (!enabled) {
       return;
     }
     let breaker = this.#breakers.get(key);
-    if (breaker === undefined || breaker.reason !== reason) {
+    const { messageId, fingerprint } = failure;
+    if (breaker === undefined || breaker.reason !== reason || breaker.fingerprint !== fingerprint) {
       breaker = {
         reason,
+        fingerprint,
+        messageId: undefined,
         failures: 0,
         cooldownMs: initialCooldownMs,
         openUntil: breaker?.openUntil,
@@ -76,7 +88,9 @@ export class Breakers {
       };
       this.#breakers.set(key, breaker);
     }
-    breaker.failures += 1;
+    const again = messageId !== undefined && messageId === breaker.messageId;
+    breaker.messageId = messageId;
+    breaker.failures += again ? 0 : 1;
     if (breaker.openUntil !== undefined && monotonicMs() < breaker.openUntil) {
       return; // What was in hand when it opened says nothing new.
     }
@@ -116,6 +130,8 @@ export class Breakers {
     );
     this.#breakers.set(key, {
       reason: MessageFailureReason.Throttled,
+      fingerprint: undefined,
+      messageId: undefined,
       failures: 0,
       cooldownMs: this.#options.initialCooldownMs,
       openUntil: monotonicMs() + pauseMs,

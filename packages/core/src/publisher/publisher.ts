@@ -177,7 +177,7 @@ export class Publisher {
       return undefined;
     }
     if (concernsOthers(reason)) {
-      breakers.failed(row.destination, reason);
+      breakers.failed(row.destination, reason, { messageId: row.messageId });
     }
     return judge.failed(row, error, reason, retryable, retryAfterMs);
   }
