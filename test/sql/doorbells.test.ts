@@ -185,6 +185,16 @@ describe.each(workTables)('the doorbell of the %s', (name) => {
     await claim(2);
     expect(await rings()).toEqual([]);
   });
+
+  test('is rung by whoever leaves: what it has put down is for the others', async () => {
+    const leave = () => database.pool.query('select whizbang.deregister_instance($1)', [sleeper]);
+    await doorbell('arm_doorbell', sleeper);
+    await leave();
+    expect(await rings()).toEqual([]);
+    await doorbell('arm_doorbell', older);
+    await leave();
+    expect(await rings()).toEqual([ring]);
+  });
 });
 
 test('an instance that has been silent is forgotten by the next heartbeat, and its doorbells with it', async () => {

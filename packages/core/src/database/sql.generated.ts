@@ -753,14 +753,18 @@ $$;
   {
     kind: 'function',
     name: 'deregister_instance',
-    checksum: '1d4d7e4f5fc68e4e10d519861c3c96fdfbced32ffca2738b9e76e6c0dc86570f',
+    checksum: 'b7bcfc3cb3b32ea9bf930570266c443cf7637b01de51bf02f62d03ce156fe792',
     text: `-- Forgets an instance on its clean stop. It has released its rows by then: finding them here would mean reading the
--- whole backlog.
+-- whole backlog. Wakes the sleepers: what it has put down, and what waited behind rows in its hands, is theirs now.
 create or replace function whizbang.deregister_instance(p_instance_id uuid) returns void
-language sql volatile
+language plpgsql volatile
 as $$
+begin
   delete from whizbang.wh_doorbells where instance_id = p_instance_id;
   delete from whizbang.wh_service_instances where instance_id = p_instance_id;
+  perform whizbang.ring_doorbell('outbox');
+  perform whizbang.ring_doorbell('inbox');
+end
 $$;
 `,
   },
