@@ -74,7 +74,9 @@ begin
     from (select c.stream_id, max(c.sequence) as last_sequence from candidate c where c.stream_id is not null group by c.stream_id) s
     cross join lateral (
       select e.message_id, e.sequence,
-             (e.scheduled_for > v_now or e.blocked or p_block_leased) is true as waits
+             -- The last: it is due, but so are more than fit into a look, and its followers would keep it out of every one.
+             (e.scheduled_for > v_now or e.blocked or p_block_leased
+              or (e.scheduled_for is not null and (e.instance_id is null or e.lease_expiry < v_now))) is true as waits
       from whizbang.wh_inbox e
       where e.stream_id = s.stream_id and e.sequence < s.last_sequence and e.processed_at is null
         and (e.scheduled_for is null or (e.scheduled_for < 'infinity' and not e.passable))

@@ -67,11 +67,17 @@ begin
     return query
     select 'idle', null::uuid, null::text, null::text, null::text, null::text, null::uuid,
            null::integer, null::bigint, null::integer, null::double precision, null::integer,
-           (select count(*) from (
-              select 1 from whizbang.wh_inbox o
-              where o.processed_at is null and o.scheduled_for is null and not o.blocked
-                and (o.instance_id is null or o.lease_expiry < v_now)
-              order by o.sequence limit p_limit) c)::integer,
+           greatest(
+             (select count(*) from (
+                select 1 from whizbang.wh_inbox o
+                where o.processed_at is null and o.scheduled_for is null and not o.blocked
+                  and (o.instance_id is null or o.lease_expiry < v_now)
+                order by o.sequence limit p_limit) c),
+             (select count(*) from (
+                select 1 from whizbang.wh_inbox o
+                where o.processed_at is null and o.scheduled_for is not null and o.scheduled_for <= v_now and not o.blocked
+                  and (o.instance_id is null or o.lease_expiry < v_now)
+                order by o.scheduled_for, o.sequence limit p_limit) d))::integer,
            extract(epoch from least(
              (select o.scheduled_for from whizbang.wh_inbox o
               where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for > v_now

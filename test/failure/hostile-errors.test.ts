@@ -172,3 +172,24 @@ test('a handler that swallows an error of the database fails alone: its connecti
   expect(dead.map((row) => row.n ?? -1).toSorted((a, b) => a - b)).toEqual([0, 2, 4]);
   expect(dead[0]?.['error_text']).toContain('current transaction is aborted');
 });
+
+test('a logger that throws stops nobody', async () => {
+  const stage = await Stage.open();
+  const broken = () => {
+    throw new Error('the logger is broken');
+  };
+  const logger = { debug: broken, info: broken, warn: broken, error: broken };
+  const service = await stage.service({ logger, dispatcher: { maxInboxAttempts: 2 } });
+  const handled: number[] = [];
+  const Logged = defineMessage('logged', { schema: z.object({ n: z.number() }), destination: 'logged' });
+  service.handle(Logged, ({ n }) => {
+    if (n === 0) throw new Error('it broke');
+    handled.push(n);
+  });
+  await service.start();
+  await service.publishNow(Logged, { n: 0 });
+  await stage.waitForDead(1);
+  await service.publishNow(Logged, { n: 1 });
+  await stage.waitForEmpty();
+  expect(handled).toEqual([1]);
+});

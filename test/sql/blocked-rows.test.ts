@@ -120,6 +120,21 @@ describe.each(workTables)('rows of the %s behind a head that does not move', (na
     expect((await drain()).labels).toEqual(['a2', 'a3']);
   });
 
+  test('that are due before it do not keep it out of every look, however many they are', async () => {
+    const streams = ['a', 'b', 'c', 'd'];
+    const heads = streams.map((stream) => `${stream}1`);
+    const followers = streams.map((stream) => `${stream}2`);
+    await table.store([...heads, ...followers]);
+    await table.set(`scheduled_for = now() - interval '1 minute'`, heads);
+    await table.set(`scheduled_for = now() - interval '2 minutes'`, followers);
+    // As many as fit into a look are followers, whose heads are due, too, but later.
+    expect(await table.claim(me, { limit: 4 })).toEqual([]);
+    const rows = await table.claim(me, { limit: 4 });
+    expect(rows.map((row) => row.label)).toEqual(heads);
+    await table.complete(me, rows);
+    expect((await drain()).labels.sort()).toEqual(followers);
+  });
+
   test('that wait behind a head whose lease then runs out come back with its completion', async () => {
     await table.store(['a1', 'a2']);
     await table.claim(other, { limit: 1 });

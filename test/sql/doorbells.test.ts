@@ -148,16 +148,17 @@ describe.each(workTables)('the doorbell of the %s', (name) => {
     await database.pool.query(`delete from ${second.prefix}wh_doorbells`);
   });
 
-  test('is disarmed together with those who armed earlier, and not with those who armed later', async () => {
+  test('is disarmed for one alone: whoever stops, or wakes by the clock, has not rung the others', async () => {
     await doorbell('arm_doorbell', older);
     await doorbell('arm_doorbell', sleeper);
     await doorbell('arm_doorbell', younger);
     await doorbell('disarm_doorbell', sleeper);
-    const { rows } = await database.pool.query('select instance_id from whizbang.wh_doorbells');
-    expect(rows).toEqual([{ instance_id: younger }]);
+    const { rows } = await database.pool.query('select instance_id from whizbang.wh_doorbells order by armed_at');
+    expect(rows).toEqual([{ instance_id: older }, { instance_id: younger }]);
+    await doorbell('disarm_doorbell', younger);
     await table.store(['a1']);
     expect(await rings()).toEqual([ring]);
-    await doorbell('disarm_doorbell', younger);
+    await doorbell('disarm_doorbell', older);
     await table.store(['a2']);
     expect(await rings()).toEqual([]);
   });
@@ -183,6 +184,16 @@ describe.each(workTables)('the doorbell of the %s', (name) => {
     expect(await rings()).toEqual([ring]);
     await claim(2);
     expect(await rings()).toEqual([]);
+  });
+
+  test('is rung by whoever leaves: what it has put down is for the others', async () => {
+    const leave = () => database.pool.query('select whizbang.deregister_instance($1)', [sleeper]);
+    await doorbell('arm_doorbell', sleeper);
+    await leave();
+    expect(await rings()).toEqual([]);
+    await doorbell('arm_doorbell', older);
+    await leave();
+    expect(await rings()).toEqual([ring]);
   });
 });
 

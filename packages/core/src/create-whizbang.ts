@@ -2,6 +2,7 @@ import { silentLogger } from './contract/logger.js';
 import { openDatabase } from './database/pool.js';
 import { schemaName } from './database/schema-name.js';
 import { type WhizbangOptions, resolveOptions } from './options/whizbang-options.js';
+import { carefulLogger } from './runtime/careful-logger.js';
 import { checkContract, createTransportFor } from './transports/transport-registry.js';
 import { Whizbang } from './whizbang.js';
 
@@ -14,7 +15,7 @@ import { Whizbang } from './whizbang.js';
 export async function createWhizbang(options: WhizbangOptions): Promise<Whizbang> {
   const resolved = resolveOptions(options);
   const schema = schemaName(resolved.schema);
-  const logger = resolved.logger ?? silentLogger;
+  const logger = carefulLogger(resolved.logger ?? silentLogger);
   const transport =
     typeof resolved.broker === 'string'
       ? await createTransportFor(resolved.broker, resolved.brokerOptions)

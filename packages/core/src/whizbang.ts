@@ -50,6 +50,7 @@ export class Whizbang implements AsyncDisposable {
   readonly deadLetters: DeadLetterOperations;
   #workers: Workers | undefined;
   #state: State = 'created';
+  #starting: Promise<void> | undefined;
   #stopping: Promise<StopReport> | undefined;
 
   /** @internal Use {@link createWhizbang}. */
@@ -220,24 +221,9 @@ export class Whizbang implements AsyncDisposable {
       );
     }
     this.#state = 'starting';
+    this.#starting = this.#start();
     try {
-      await checkSchema(this.#database.pool, this.#schema, this.#logger);
-      this.#workers = new Workers({
-        options: this.#options,
-        database: this.#database,
-        schema: this.#schema,
-        transport: this.#transport,
-        logger: this.#logger,
-        outbox: this.#outbox,
-        handlers: this.#handlers,
-        identity: this.#identity,
-        instruments: this.#instruments,
-        publish: (tx, message, payload, options, cause) => this.#publishIn(tx, message, payload, options, cause),
-        deadLetterMetrics: this.#deadLetterMetrics,
-        generation: this.#options.generation ?? libraryVersion,
-      });
-      await this.#workers.start();
-      this.#state = 'started';
+      await this.#starting;
     } catch (error) {
       await this.stop();
       throw explainDatabaseError(error, this.#schema.name) ?? error;
@@ -284,8 +270,33 @@ export class Whizbang implements AsyncDisposable {
     return { outbox: breakers?.outbox.states() ?? [], inbox: breakers?.inbox.states() ?? [] };
   }
 
+  async #start(): Promise<void> {
+    await checkSchema(this.#database.pool, this.#schema, this.#logger);
+    if (this.#stopping !== undefined) {
+      throw new StateError('stop() was called before start() was done.');
+    }
+    this.#workers = new Workers({
+      options: this.#options,
+      database: this.#database,
+      schema: this.#schema,
+      transport: this.#transport,
+      logger: this.#logger,
+      outbox: this.#outbox,
+      handlers: this.#handlers,
+      identity: this.#identity,
+      instruments: this.#instruments,
+      publish: (tx, message, payload, options, cause) => this.#publishIn(tx, message, payload, options, cause),
+      deadLetterMetrics: this.#deadLetterMetrics,
+      generation: this.#options.generation ?? libraryVersion,
+    });
+    await this.#workers.start();
+    this.#state = 'started';
+  }
+
   async #stop(): Promise<StopReport> {
     this.#state = 'stopping';
+    // What begins while everything else is being stopped would run for ever.
+    await settlesWithin(this.#starting ?? Promise.resolve(), this.#options.stopTimeoutMs);
     const unfinished = (await this.#workers?.stop(this.#options.stopTimeoutMs)) ?? 0;
     await this.#transport.close();
     // A pool ends when its last client comes back; the one of a handler that ignores its signal is not waited for.

@@ -46,6 +46,8 @@ interface WorkersSettings {
 
 // Connections of the pool that handlers may not take: the publisher's, the dispatcher's and the receiver's exchanges.
 const reservedConnections = 3;
+// What a database that does not answer any more keeps from ending is not waited for any longer.
+const farewellMs = 3_000;
 
 /** Everything of a service that runs in the background. */
 export class Workers {
@@ -209,12 +211,12 @@ export class Workers {
       this.#publisher?.stop(timeoutMs) ?? 0,
       this.#dispatcher?.stop(timeoutMs) ?? 0,
       settlesWithin(this.#receiver?.stop() ?? Promise.resolve(), timeoutMs),
-      this.#recovery?.stop(),
-      this.#maintenance?.stop(),
+      settlesWithin(this.#recovery?.stop() ?? Promise.resolve(), farewellMs),
+      settlesWithin(this.#maintenance?.stop() ?? Promise.resolve(), farewellMs),
     ]);
-    await this.#duty?.stop();
+    await settlesWithin(this.#duty?.stop() ?? Promise.resolve(), farewellMs);
     await this.#listener?.stop();
-    await this.#heartbeat.stop();
+    await settlesWithin(this.#heartbeat.stop(), farewellMs);
     return unpublished + unhandled;
   }
 

@@ -277,7 +277,7 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_inbox',
-    checksum: '6bda813078de6d132c92b256d42c74ee771e60a0300a4775a57052d6a02fbf20',
+    checksum: '1373c715efa0893c4cc8edf7295b01e0d73760512d2231e0638199dcefeda597',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
@@ -354,7 +354,9 @@ begin
     from (select c.stream_id, max(c.sequence) as last_sequence from candidate c where c.stream_id is not null group by c.stream_id) s
     cross join lateral (
       select e.message_id, e.sequence,
-             (e.scheduled_for > v_now or e.blocked or p_block_leased) is true as waits
+             -- The last: it is due, but so are more than fit into a look, and its followers would keep it out of every one.
+             (e.scheduled_for > v_now or e.blocked or p_block_leased
+              or (e.scheduled_for is not null and (e.instance_id is null or e.lease_expiry < v_now))) is true as waits
       from whizbang.wh_inbox e
       where e.stream_id = s.stream_id and e.sequence < s.last_sequence and e.processed_at is null
         and (e.scheduled_for is null or (e.scheduled_for < 'infinity' and not e.passable))
@@ -432,7 +434,7 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_outbox',
-    checksum: 'dc758e4f0304fa3d2113c35b967523dcd250a82ccd06ce409a2fdcb793a267af',
+    checksum: '39119b343a56d2e70a069009ad728fa0662fb0873373cf58a32a6fb2c79b1f41',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
@@ -509,7 +511,9 @@ begin
     from (select c.stream_id, max(c.sequence) as last_sequence from candidate c where c.stream_id is not null group by c.stream_id) s
     cross join lateral (
       select e.message_id, e.sequence,
-             (e.scheduled_for > v_now or e.blocked or p_block_leased) is true as waits
+             -- The last: it is due, but so are more than fit into a look, and its followers would keep it out of every one.
+             (e.scheduled_for > v_now or e.blocked or p_block_leased
+              or (e.scheduled_for is not null and (e.instance_id is null or e.lease_expiry < v_now))) is true as waits
       from whizbang.wh_outbox e
       where e.stream_id = s.stream_id and e.sequence < s.last_sequence and e.processed_at is null
         and (e.scheduled_for is null or (e.scheduled_for < 'infinity' and not e.passable))
@@ -749,37 +753,38 @@ $$;
   {
     kind: 'function',
     name: 'deregister_instance',
-    checksum: '1d4d7e4f5fc68e4e10d519861c3c96fdfbced32ffca2738b9e76e6c0dc86570f',
+    checksum: 'b7bcfc3cb3b32ea9bf930570266c443cf7637b01de51bf02f62d03ce156fe792',
     text: `-- Forgets an instance on its clean stop. It has released its rows by then: finding them here would mean reading the
--- whole backlog.
+-- whole backlog. Wakes the sleepers: what it has put down, and what waited behind rows in its hands, is theirs now.
 create or replace function whizbang.deregister_instance(p_instance_id uuid) returns void
-language sql volatile
+language plpgsql volatile
 as $$
+begin
   delete from whizbang.wh_doorbells where instance_id = p_instance_id;
   delete from whizbang.wh_service_instances where instance_id = p_instance_id;
+  perform whizbang.ring_doorbell('outbox');
+  perform whizbang.ring_doorbell('inbox');
+end
 $$;
 `,
   },
   {
     kind: 'function',
     name: 'disarm_doorbell',
-    checksum: 'c79ebe602bebc600babf91be20825c7989c844eafa292bbb58921367086000b8',
-    text: `-- Called by an instance that woke up: it and everybody who armed before it have been rung. Taking the older rows along
--- keeps a process that died in its sleep from making every producer ring for ever.
+    checksum: '1cadb43db4541757571da91b72f55b467f4b2a6ac886489604b0b570851e1581',
+    text: `-- Called by an instance that woke up or stops. It takes its own row only: it may have woken because something became due,
+-- and then nobody has rung the others. The row of a process that died in its sleep goes with the next heartbeats.
 create or replace function whizbang.disarm_doorbell(p_channel text, p_instance_id uuid) returns void
 language sql volatile
 as $$
-  delete from whizbang.wh_doorbells
-  where channel = p_channel
-    and armed_at <= (select own.armed_at from whizbang.wh_doorbells own
-                     where own.channel = p_channel and own.instance_id = p_instance_id);
+  delete from whizbang.wh_doorbells where channel = p_channel and instance_id = p_instance_id;
 $$;
 `,
   },
   {
     kind: 'function',
     name: 'exchange_inbox_work',
-    checksum: 'f8082663a94d153d1e52e4cd43d41d589138f906f1c216c81c3aecce390accf8',
+    checksum: 'c9e6cf810f405a134b8e1d3601827e95ebe58a2b0ca0e497de57afcbc1fca5c4',
     text: `-- One round trip, one commit: records failures, releases and deferrals, then claims the next batch. The settlements come first, so that
 -- the claim already respects a head that has just failed. Completions are not here: a handled message is completed in the
 -- transaction of its handler, by complete_inbox_handled().
@@ -849,11 +854,17 @@ begin
     return query
     select 'idle', null::uuid, null::text, null::text, null::text, null::text, null::uuid,
            null::integer, null::bigint, null::integer, null::double precision, null::integer,
-           (select count(*) from (
-              select 1 from whizbang.wh_inbox o
-              where o.processed_at is null and o.scheduled_for is null and not o.blocked
-                and (o.instance_id is null or o.lease_expiry < v_now)
-              order by o.sequence limit p_limit) c)::integer,
+           greatest(
+             (select count(*) from (
+                select 1 from whizbang.wh_inbox o
+                where o.processed_at is null and o.scheduled_for is null and not o.blocked
+                  and (o.instance_id is null or o.lease_expiry < v_now)
+                order by o.sequence limit p_limit) c),
+             (select count(*) from (
+                select 1 from whizbang.wh_inbox o
+                where o.processed_at is null and o.scheduled_for is not null and o.scheduled_for <= v_now and not o.blocked
+                  and (o.instance_id is null or o.lease_expiry < v_now)
+                order by o.scheduled_for, o.sequence limit p_limit) d))::integer,
            extract(epoch from least(
              (select o.scheduled_for from whizbang.wh_inbox o
               where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for > v_now
@@ -873,7 +884,7 @@ $$;
   {
     kind: 'function',
     name: 'exchange_outbox_work',
-    checksum: 'baab6ceb8289ec958dfb58de5e1293991b8df958255ac43e942b767e260d15c7',
+    checksum: 'dedf37bcb8b6ad365fbee0067875699af5c2fa5f17f40ef2d83633711f333f3b',
     text: `-- One round trip, one commit: settles what is done, then claims the next batch. The settlements come first, so that the
 -- claim already respects a head that has just failed.
 -- Rows: outcome 'stale' for a settlement that this instance no longer held; 'dead' for a failure that ended in the dead letters; 'claimed' for a claimed message; and, when
@@ -942,11 +953,17 @@ begin
     return query
     select 'idle', null::uuid, null::text, null::text, null::text, null::text, null::uuid,
            null::integer, null::bigint, null::integer, null::double precision, null::integer,
-           (select count(*) from (
-              select 1 from whizbang.wh_outbox o
-              where o.processed_at is null and o.scheduled_for is null and not o.blocked
-                and (o.instance_id is null or o.lease_expiry < v_now)
-              order by o.sequence limit p_limit) c)::integer,
+           greatest(
+             (select count(*) from (
+                select 1 from whizbang.wh_outbox o
+                where o.processed_at is null and o.scheduled_for is null and not o.blocked
+                  and (o.instance_id is null or o.lease_expiry < v_now)
+                order by o.sequence limit p_limit) c),
+             (select count(*) from (
+                select 1 from whizbang.wh_outbox o
+                where o.processed_at is null and o.scheduled_for is not null and o.scheduled_for <= v_now and not o.blocked
+                  and (o.instance_id is null or o.lease_expiry < v_now)
+                order by o.scheduled_for, o.sequence limit p_limit) d))::integer,
            extract(epoch from least(
              (select o.scheduled_for from whizbang.wh_outbox o
               where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for > v_now

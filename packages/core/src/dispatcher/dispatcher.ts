@@ -42,6 +42,8 @@ export interface DispatcherSettings {
 // `unblock_inbox_streams` brings back as many.
 const rowsPerLane = 64;
 const outagePauseMs = 500;
+// A message that kills its process does so soon. One that hangs, or a long handler beside it, must not stop all the others.
+const trialPatienceMs = 10_000;
 const saturatedLooks = 3;
 const databaseRetryMs = [100, 200, 400, 800, 1_600, 3_200, 5_000];
 
@@ -66,7 +68,9 @@ export class Dispatcher {
   // Streams whose failure has not reached the database: a claim that was under way may still bring rows of theirs.
   readonly #stopping = new Set<string>();
   readonly #maxPerLane: number;
+  // A suspect that waits to be tried, and until when everything else stands back for it, before its try and during it.
   #trial: HeldMessage | undefined;
+  #trialUntil: number | undefined;
   #saturated = 0;
   #pausedUntil = 0;
   #loop: Promise<void> | undefined;
@@ -121,8 +125,8 @@ export class Dispatcher {
   async #run(): Promise<void> {
     const { sleeper, batchSize } = this.#settings;
     while (!this.#intake.signal.aborted) {
-      if (this.#trial !== undefined) {
-        await this.#holdTrial();
+      if (this.#trialUntil !== undefined) {
+        await this.#holdTrial(this.#trialUntil);
         continue;
       }
       const room = batchSize - this.#lanes.waiting;
@@ -144,23 +148,40 @@ export class Dispatcher {
   }
 
   /**
-   * Tries a suspect with nothing else in hand: what its death would take along is itself. Nothing is claimed meanwhile.
+   * Tries a suspect with nothing else in hand: what its death would take along is itself. Nothing is claimed meanwhile, for as
+   * long as patience lasts.
    */
-  async #holdTrial(): Promise<void> {
+  async #holdTrial(until: number): Promise<void> {
     this.#start();
-    if (this.#running.size === 0 && this.#lanes.waiting === 0 && this.#trial !== undefined) {
-      const row = this.#trial;
-      if (this.#owed.size > 0) {
-        // What it may take along must not be what others have done.
-        await this.#exchange(0);
-      }
-      this.#trial = undefined;
-      this.#lanes.add([row]);
-      this.#start();
-      await Promise.all([...this.#running.values()].map((running) => running.ended));
+    const leftMs = until - monotonicMs();
+    if ((this.#running.size > 0 || this.#lanes.waiting > 0) && leftMs > 0) {
+      await this.#settings.sleeper.waitForRing(Math.min(leftMs, 1_000));
       return;
     }
-    await this.#settings.sleeper.waitForRing(1_000);
+    const row = this.#trial;
+    if (row === undefined) {
+      this.#trialUntil = undefined;
+      return;
+    }
+    if (row.streamId !== null && this.#stopping.has(row.streamId)) {
+      // What stands before it was in hand, and has failed meanwhile.
+      this.#trial = undefined;
+      this.#release([row]);
+      return;
+    }
+    if (this.#owed.size > 0) {
+      // What it may take along must not be what others have done.
+      await this.#exchange(0);
+    }
+    this.#trial = undefined;
+    this.#trialUntil = this.#patience();
+    this.#lanes.add([row]);
+    this.#start();
+  }
+
+  // Well below a lease: when that of a hanging suspect runs out, others must have had their turn before it is claimed again.
+  #patience(): number {
+    return monotonicMs() + Math.min(trialPatienceMs, this.#settings.leaseSeconds * 250);
   }
 
   async #rest(dueMs: number | null): Promise<void> {
@@ -235,6 +256,7 @@ export class Dispatcher {
     if (tried[0]?.suspect === true) {
       // A claim brings a suspect alone.
       [this.#trial] = tried;
+      this.#trialUntil = this.#patience();
       return;
     }
     const surplus = this.#lanes.add(tried, this.#maxPerLane);
