@@ -57,9 +57,11 @@ export class BenchServices implements AsyncDisposable {
   }
 }
 
+const publishersAndDispatchers = "select from whizbang.wh_doorbells where channel in ('outbox', 'inbox')";
+
 /** So many workers sleep in a database: the system is idle. */
 export async function untilAsleep(pool: pg.Pool, workers: number): Promise<void> {
-  await waitFor(async () => (await pool.query('select from whizbang.wh_doorbells')).rowCount === workers, {
+  await waitFor(async () => (await pool.query(publishersAndDispatchers)).rowCount === workers, {
     message: `${workers} workers asleep`,
     timeoutMs: 60_000,
   });

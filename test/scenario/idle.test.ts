@@ -2,7 +2,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 import { createWhizbang, migrate } from '@whizbang/core';
 import { createTransport } from '@whizbang/transport-rabbitmq';
-import pg from 'pg';
 import { expect, test } from 'vitest';
 
 import { type Program, startPostgres, waitFor } from '../fixtures/index.js';
@@ -11,7 +10,7 @@ import { queueConsumed } from './broker-witness.js';
 import { Ledger } from './ledger.js';
 import { OrderChanged } from './orders.js';
 import { startService } from './service-program.js';
-import { atEnd, testPool } from './test-service.js';
+import { atEnd, testPool, untilAsleep } from './test-service.js';
 
 const seconds = Number(process.env['WHIZBANG_SCENARIO_IDLE_SECONDS'] ?? 15);
 
@@ -26,6 +25,7 @@ test(
     const ordersDatabase = await postgres.createDatabase();
     const shippingDatabase = await postgres.createDatabase();
     const observer = testPool(postgres.url);
+    const ordersPool = testPool(ordersDatabase.url);
     const shipping = testPool(shippingDatabase.url);
     await observer.query('create extension pg_stat_statements');
     await migrate({ database: ordersDatabase.url });
@@ -45,13 +45,12 @@ test(
       database: ordersDatabase.url,
       broker: createTransport(broker.url),
     });
+    // The publisher of orders and the dispatcher of shipping have had something to do; so has nobody else.
+    const { rows: published } = await ordersPool.query<{ now: Date }>('select now()');
     await orders.publishNow(OrderChanged, { order: 'warm', number: 1 });
     await waitFor(async () => (await ledger.count()) === 1, { message: 'the first message', timeoutMs: 30_000 });
-    // Three sleepers: the publishers of both and the dispatcher of shipping.
-    await waitFor(async () => (await armed(ordersDatabase.url)) + (await armed(shippingDatabase.url)) === 3, {
-      message: 'all workers asleep',
-      timeoutMs: 30_000,
-    });
+    await untilAsleep(ordersPool, 1, published[0]?.now);
+    await untilAsleep(shipping, 2);
 
     const before = await Promise.all(programs.map((program) => processorMs(program, 1)));
     await observer.query('select pg_stat_statements_reset()');
@@ -76,19 +75,6 @@ test(
   },
   120_000 + seconds * 1000,
 );
-
-async function armed(url: string): Promise<number> {
-  const client = new pg.Client({ connectionString: url });
-  await client.connect();
-  try {
-    const { rows } = await client.query<{ count: number }>(
-      'select count(*)::integer as count from whizbang.wh_doorbells',
-    );
-    return rows[0]?.count ?? 0;
-  } finally {
-    await client.end();
-  }
-}
 
 /** Processor time that a program has used so far, as it says for the `count`-th time. */
 async function processorMs(program: Program, count: number): Promise<number> {

@@ -4,7 +4,7 @@ import { waitFor } from '../fixtures/index.js';
 import { StreamTraffic } from './stream-traffic.js';
 
 const messages = Number(process.env['WHIZBANG_SCENARIO_MESSAGES'] ?? 5000);
-const timeoutMs = 60_000 + messages * 6;
+const timeoutMs = 60_000 + messages * 12;
 
 test(
   'a publisher and a consumer are killed half-way: nothing is lost, no stream is out of order, each is handled once',

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { StreamTraffic } from './stream-traffic.js';
 
 const messages = Number(process.env['WHIZBANG_SCENARIO_MESSAGES'] ?? 5000);
-const timeoutMs = 60_000 + messages * 6;
+const timeoutMs = 60_000 + messages * 12;
 
 test(
   `${messages} messages over 1,000 streams: each once, in order, and nothing that was rolled back`,

@@ -21,7 +21,7 @@ test('a message that plain SQL stores reaches its handler', async () => {
        "streamId": "01936c5e-7a1b-7c3d-8e4f-5a6b7c8d9e0f", "streamKey": "order-42", "headers": {"tenant": "x"},
        "correlationId": "conversation-1", "messageId": "01936c5e-7a1b-7c3d-8e4f-5a6b7c8d9e00"},
       {"messageType": "orders.order-changed", "destination": "orders", "payload": {"order": "42", "number": 2},
-       "streamId": "01936c5e-7a1b-7c3d-8e4f-5a6b7c8d9e0f"}
+       "streamId": "01936c5e-7a1b-7c3d-8e4f-5a6b7c8d9e0f", "streamKey": "order-42"}
     ]');
     commit;`);
   await pool.query(`
@@ -30,7 +30,7 @@ test('a message that plain SQL stores reaches its handler', async () => {
 
   await waitFor(() => handled.length === 3, { message: 'three messages' });
   expect(handled.filter(({ order }) => order === '42').map(({ number }) => number)).toEqual([1, 2]);
-  expect(handled.find(({ number }) => number === 1)?.context).toMatchObject({
+  expect(handled.find(({ order, number }) => order === '42' && number === 1)?.context).toMatchObject({
     messageId: '01936c5e-7a1b-7c3d-8e4f-5a6b7c8d9e00',
     correlationId: 'conversation-1',
     streamKey: 'order-42',

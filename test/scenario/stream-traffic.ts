@@ -104,7 +104,7 @@ export class StreamTraffic {
       this.#producers.map((producer) =>
         producer.waitForMessage(({ produced }) => produced === true, {
           message: 'the end of production',
-          timeoutMs: 60_000 + this.#messages * 6,
+          timeoutMs: 60_000 + this.#messages * 12,
         }),
       ),
     );

@@ -2,6 +2,7 @@ import { type Logger, type Whizbang, type WhizbangOptions, createWhizbang, migra
 import pg from 'pg';
 import { afterAll, onTestFinished } from 'vitest';
 
+import { waitFor } from '../fixtures/index.js';
 import { testDatabase } from '../fixtures/test-services.js';
 
 type CleanUp = () => Promise<void>;
@@ -47,6 +48,19 @@ export async function testService(
   const whizbang = await createWhizbang({ service: 'shipping', broker: `memory:scenario-${services}`, ...options });
   atEnd(async () => void (await whizbang.stop()));
   return whizbang;
+}
+
+/** Resolves when so many publishers and dispatchers have nothing to do and have armed their doorbells, later than `since`. */
+export async function untilAsleep(pool: pg.Pool, workers: number, since = new Date(0)): Promise<void> {
+  const asleep = async () => {
+    const { rows } = await pool.query<{ channel: string }>(
+      `select channel from whizbang.wh_doorbells where channel in ('outbox', 'inbox') and armed_at >= $1`,
+      [since],
+    );
+    if (rows.length !== workers) throw new Error(`armed: ${JSON.stringify(rows)}`);
+    return true;
+  };
+  await waitFor(asleep, { message: `${workers} workers asleep`, timeoutMs: 30_000 });
 }
 
 /** A logger that keeps what it is told. */

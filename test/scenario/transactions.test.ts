@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { waitFor } from '../fixtures/index.js';
 import { Ledger, countRows, insertHandled } from './ledger.js';
 import { OrderChanged } from './orders.js';
-import { inTransaction, migratedDatabase, testService } from './test-service.js';
+import { inTransaction, migratedDatabase, testService, untilAsleep } from './test-service.js';
 
 const Serialized = defineMessage('orders.serialized', {
   schema: z.object({ order: z.string(), number: z.number() }),
@@ -44,12 +44,6 @@ async function everythingHandled(): Promise<void> {
     return rowCount === 1 && outbox + inbox === 0;
   };
   await waitFor(isHandled, { message: 'the last message, and nothing waiting' });
-}
-
-/** Two workers of the service, publisher and dispatcher, have nothing to do and sleep. */
-async function everybodyAsleep(): Promise<void> {
-  const asleep = async () => (await pool.query('select from whizbang.wh_doorbells')).rowCount === 2;
-  await waitFor(asleep, { message: 'publisher and dispatcher asleep' });
 }
 
 async function count(): Promise<number> {
@@ -96,7 +90,8 @@ test.each(['repeatable read', 'serializable'])('a %s writer is seen promptly', a
     // Its snapshot is older than the arming of the doorbells: it has to ring although it sees nobody asleep.
     await client.query(`begin isolation level ${isolation}`);
     await client.query('select count(*) from whizbang.wh_doorbells');
-    await everybodyAsleep();
+    // Publisher and dispatcher.
+    await untilAsleep(pool, 2);
     await whizbang.publish(client, OrderChanged, { order: 'a', number: 1 });
     await client.query('commit');
   } finally {
@@ -172,7 +167,8 @@ test('a transaction that stays open while the publisher falls asleep is publishe
   try {
     await client.query('begin');
     await whizbang.publish(client, OrderChanged, { order: 'a', number: 1 });
-    await everybodyAsleep();
+    // Publisher and dispatcher.
+    await untilAsleep(pool, 2);
     await whizbang.publish(client, OrderChanged, { order: 'a', number: 2 });
     await client.query('select pg_sleep(3)');
     await client.query('commit');

@@ -1,14 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
 import { createTransport } from '@whizbang/transport-rabbitmq';
-import type pg from 'pg';
 import { beforeAll, expect, test } from 'vitest';
 
 import { waitFor } from '../fixtures/index.js';
 import { type TestBroker, testBroker } from '../fixtures/test-services.js';
 import { queueConsumed } from './broker-witness.js';
 import { OrderChanged } from './orders.js';
-import { KeptLog, inTransaction, migratedDatabase, testService } from './test-service.js';
+import { KeptLog, inTransaction, migratedDatabase, testService, untilAsleep } from './test-service.js';
 
 // What is not woken sleeps longer than any test.
 const wakeups = { safetyPollMs: 600_000 };
@@ -52,7 +51,7 @@ test('without its listening connection it polls, and listens again', async () =>
   const whizbang = await testService({ database: url, wakeups, logger: log });
   whizbang.handle(OrderChanged, ({ number }) => void numbers.push(number));
   await whizbang.start();
-  await asleep(pool, 2);
+  await untilAsleep(pool, 2);
 
   const listeners = `select pg_terminate_backend(pid) from pg_stat_activity
     where application_name = 'whizbang-listener' and datname = current_database()`;
@@ -61,7 +60,7 @@ test('without its listening connection it polls, and listens again', async () =>
     await whizbang.publishNow(OrderChanged, { order: 'a', number: round });
     await waitFor(() => numbers.at(-1) === round, { message: `message ${round}`, timeoutMs: 5000 });
     await waitFor(() => log.about(/Notifications arrive again/).length === round, { message: 'listening again' });
-    await asleep(pool, 2);
+    await untilAsleep(pool, 2);
   }
   expect(log.about(/Notifications do not arrive/)).toHaveLength(3);
   await whizbang.publishNow(OrderChanged, { order: 'a', number: 4 });
@@ -88,7 +87,7 @@ test('of two sleeping publishers, both wake for more than one can carry', async 
     });
   const publishers = [await publisher(), await publisher()];
   await Promise.all(publishers.map((one) => one.start()));
-  await asleep(pool, 3);
+  await untilAsleep(pool, 3);
 
   const orders = Array.from({ length: 2000 }, (_, index) => ({ order: `order-${index}`, number: 1 }));
   await inTransaction(pool, (tx) => consumer.publishMany(tx, OrderChanged, orders));
@@ -96,11 +95,3 @@ test('of two sleeping publishers, both wake for more than one can carry', async 
   expect(publishers.map((one) => one.counters.published).reduce((a, b) => a + b)).toBe(2000);
   for (const one of publishers) expect(one.counters.published).toBeGreaterThan(0);
 });
-
-/** So many workers are armed: the publishers and dispatchers that have nothing to do. */
-async function asleep(pool: pg.Pool, workers: number): Promise<void> {
-  await waitFor(async () => (await pool.query('select from whizbang.wh_doorbells')).rowCount === workers, {
-    message: `${workers} workers asleep`,
-    timeoutMs: 20_000,
-  });
-}
