@@ -81,3 +81,11 @@ export function defineMessage<Schema extends MessageSchema>(
   }
   return Object.freeze({ ...options, type });
 }
+
+/** What a schema finds wrong, in words: `lines.0.count: must be a number`. */
+export function describeSchemaIssue(issue: StandardSchemaV1.Issue): string {
+  const path = (issue.path ?? [])
+    .map((segment) => String(typeof segment === 'object' ? segment.key : segment))
+    .join('.');
+  return path === '' ? issue.message : `${path}: ${issue.message}`;
+}

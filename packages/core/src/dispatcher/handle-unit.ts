@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { MessageFailureReason } from '../contract/message-failure-reason.js';
 import type { MessageContext, PublishOptions } from '../contract/message-context.js';
-import type { MessageDefinition } from '../contract/message-definition.js';
+import { type MessageDefinition, describeSchemaIssue } from '../contract/message-definition.js';
 import type { MessageMetadata } from '../contract/message-metadata.js';
 import type { HandlerTransaction, Transaction } from '../contract/transaction.js';
 import type { InboxStore } from '../inbox/inbox-store.js';
@@ -135,12 +135,7 @@ async function readPayload(row: HeldMessage, definition: MessageDefinition): Pro
   if (result.issues === undefined) {
     return { payload: result.value };
   }
-  const issues = result.issues.map((issue) => {
-    const path = (issue.path ?? [])
-      .map((segment) => String(typeof segment === 'object' ? segment.key : segment))
-      .join('.');
-    return path === '' ? issue.message : `${path}: ${issue.message}`;
-  });
+  const issues = result.issues.map(describeSchemaIssue);
   return {
     problem: `the payload breaks its schema: ${issues.join('; ')}`,
     reason: MessageFailureReason.ValidationError,

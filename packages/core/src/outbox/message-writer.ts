@@ -1,7 +1,7 @@
 import { v7 } from 'uuid';
 import { faithfulJson } from '../contract/faithful-json.js';
 import type { PublishOptions } from '../contract/message-context.js';
-import type { MessageDefinition } from '../contract/message-definition.js';
+import { type MessageDefinition, describeSchemaIssue } from '../contract/message-definition.js';
 import type { MessageMetadata } from '../contract/message-metadata.js';
 import { isEmptyUuid, isUuid, streamIdOf } from '../contract/stream-id.js';
 import { MessageRefusedError } from '../errors/whizbang-error.js';
@@ -64,12 +64,7 @@ export async function writeMessage(
 
 async function checkSchema(message: MessageDefinition, payload: unknown, issues: string[]): Promise<void> {
   const result = await message.schema['~standard'].validate(payload);
-  for (const issue of result.issues ?? []) {
-    const path = (issue.path ?? [])
-      .map((segment) => String(typeof segment === 'object' ? segment.key : segment))
-      .join('.');
-    issues.push(path === '' ? issue.message : `${path}: ${issue.message}`);
-  }
+  issues.push(...(result.issues ?? []).map(describeSchemaIssue));
 }
 
 function jsonOf(payload: unknown, issues: string[]): string {
