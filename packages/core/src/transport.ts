@@ -2,6 +2,7 @@
  * The entry for transport adapters. An adapter imports this and nothing else of core.
  */
 export {
+  type ClassifiedCondition,
   type Delivery,
   type DeliveryHandler,
   type OutgoingMessage,

@@ -61,7 +61,7 @@ export const receiving = theme('receiving', [
     assert.ok(Math.min(...sizes) >= 1 && Math.max(...sizes) <= 7, `sizes of calls: ${sizes.join(', ')}`);
   }),
 
-  check('at most prefetch deliveries are unacknowledged', [], async (stage) => {
+  check('at most prefetch deliveries are unacknowledged', ['competingConsumers'], async (stage) => {
     const destination = stage.destination();
     const service = stage.service();
     const [first, second] = [await stage.transport(), await stage.transport()];

@@ -23,7 +23,7 @@ export const sharing = theme('services and instances', [
     }
   }),
 
-  check('two unordered instances of a service share its messages', [], async (stage) => {
+  check('two unordered instances of a service share its messages', ['competingConsumers'], async (stage) => {
     const destination = stage.destination();
     const service = stage.service();
     const transports = [await stage.transport(), await stage.transport()];
@@ -45,6 +45,22 @@ export const sharing = theme('services and instances', [
     assertAllConfirmed((await transports[0]?.publish(batch)) ?? [], batch);
     await together.untilCount(batch.length);
     for (const transport of transports) await transport.close();
+    assertSameSet(together.items.map(idOf), batch);
+  }),
+
+  check('of two unordered instances, each message reaches one', ['!competingConsumers'], async (stage) => {
+    const destination = stage.destination();
+    const service = stage.service();
+    const [first, second] = [await stage.transport(), await stage.transport()];
+    const together = stage.arrivals<Delivery>();
+    const shared = { service, destination, ordered: false, alsoInto: together };
+    await stage.receive(first, shared);
+    const joining = await stage.subscribe(second, shared);
+    await stage.within('the second instance has joined', joining.subscription.established);
+    const batch = messagesTo(destination, 300);
+    assertAllConfirmed(await first.publish(batch), batch);
+    await together.untilCount(batch.length);
+    await Promise.all([first.close(), second.close()]);
     assertSameSet(together.items.map(idOf), batch);
   }),
 

@@ -17,6 +17,11 @@ export interface TransportCapabilities {
   readonly atomicGroups: boolean;
   /** A message that no service subscribes to is reported as failed instead of being dropped. */
   readonly reportsUnroutable: boolean;
+  /**
+   * Instances that receive without order share messages one by one. False where the broker hands out whole partitions: then an
+   * instance beyond their number gets nothing.
+   */
+  readonly competingConsumers: boolean;
   /** The transport creates exchanges, topics, queues and subscriptions that are missing. */
   readonly createsTopology: boolean;
   /** The largest body in bytes, when the broker announces it or an option says it; `null` when unknown. */
@@ -59,6 +64,18 @@ export type PublishOutcome =
   /** Nothing was sent for this message: it costs no attempt. */
   | { readonly kind: 'notAttempted' };
 
+/**
+ * One line of a transport's classification: what the broker or its client says, and what it is recorded as. An adapter's
+ * `classification.ts` holds them all; `docs/errors.md` is generated from it.
+ */
+export interface ClassifiedCondition {
+  /** The broker's code or the client's signal, for people: `404 NOT_FOUND`, `KafkaJSRequestTimeoutError on Produce`. */
+  readonly condition: string;
+  readonly reason: MessageFailureReason;
+  /** Whether the same bytes can succeed later without a change of code or configuration. */
+  readonly retryable: boolean;
+}
+
 /** A message as the broker handed it over. Nothing has been checked yet; the receiver decodes it. */
 export interface Delivery {
   /** CloudEvents attributes by plain name, as found; may be incomplete when the sender is not a Whizbang service. */
@@ -68,7 +85,7 @@ export interface Delivery {
   readonly body: Buffer;
   /** Exchange or topic it came through, for dead letters and logs. */
   readonly destination: string;
-  /** True when the broker says that it has handed this message over before. */
+  /** True when the broker says, or the transport itself has seen, that this message was handed over before. */
   readonly redelivered: boolean;
 }
 
