@@ -19,7 +19,8 @@ const staticStages = [
   ['format', node(bin('oxfmt/bin/oxfmt'), '--check')],
   ['lint', node(bin('oxlint/bin/oxlint'), '--deny-warnings')],
   ['unused code', node(bin('knip/bin/knip.js'))],
-  ['generated files', node(join(root, 'scripts/generate-sql.mjs'), '--check')],
+  ['generated SQL', node(join(root, 'scripts/generate-sql.mjs'), '--check')],
+  ['generated docs', node(join(root, 'scripts/generate-docs.mjs'), '--check')],
 ];
 
 const total = { passed: 0, failed: 0 };

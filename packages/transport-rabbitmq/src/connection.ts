@@ -1,5 +1,6 @@
-import { type Logger, MessageFailureReason } from '@whizbang/core/transport';
+import type { Logger } from '@whizbang/core/transport';
 import { type ChannelModel, type SocketOptions, connect } from 'amqplib';
+import { byName } from './classification.js';
 import { RabbitmqError, explainConnectFailure } from './errors.js';
 import { FailureLog } from './failure-log.js';
 import type { RabbitmqSettings } from './options.js';
@@ -150,10 +151,7 @@ async function openConnection(
   } catch (error) {
     socket.abort();
     if (!timedOut) throw error;
-    throw new RabbitmqError(`no answer within ${connectTimeoutMs} ms`, {
-      reason: MessageFailureReason.TransportNotReady,
-      retryable: true,
-    });
+    throw new RabbitmqError(`no answer within ${connectTimeoutMs} ms`, byName.noHandshake);
   } finally {
     clearTimeout(deadline);
     signal.removeEventListener('abort', giveUp);

@@ -1,9 +1,8 @@
-import { MessageFailureReason } from '@whizbang/core/transport';
+import { type ClassifiedCondition, MessageFailureReason } from '@whizbang/core/transport';
+import { byName, byReplyCode } from './classification.js';
 
-export interface Classification {
-  readonly reason: MessageFailureReason;
-  readonly retryable: boolean;
-}
+/** A row of the classification, as far as a message needs it. */
+export type Classification = Pick<ClassifiedCondition, 'reason' | 'retryable'>;
 
 /** When an error came up: while connecting or between messages, or with a message sent and not yet confirmed. */
 export type Stage = 'idle' | 'inFlight';
@@ -21,35 +20,10 @@ export class RabbitmqError extends Error implements Classification {
   }
 }
 
-const reason = MessageFailureReason;
-const retry = (value: MessageFailureReason): Classification => ({ reason: value, retryable: true });
-const final = (value: MessageFailureReason): Classification => ({ reason: value, retryable: false });
-
-/** By AMQP reply code. 406 and 501 say by their text alone what was wrong. */
-const byReplyCode: Readonly<Record<number, Classification>> = {
-  311: final(reason.MessageBodyTooLarge),
-  312: retry(reason.TransportNotReady),
-  313: retry(reason.TransportNotReady),
-  320: retry(reason.TransportNotReady),
-  402: final(reason.ValidationError),
-  403: final(reason.SecurityContextEstablishmentFailure),
-  404: retry(reason.TransportNotReady),
-  405: retry(reason.TransportNotReady),
-  501: retry(reason.TransportException),
-  502: retry(reason.TransportException),
-  503: retry(reason.TransportException),
-  504: retry(reason.TransportException),
-  505: retry(reason.TransportException),
-  506: retry(reason.Throttled),
-  530: final(reason.ValidationError),
-  540: final(reason.ValidationError),
-  541: retry(reason.TransportException),
-};
-
 const byText406: readonly (readonly [RegExp, Classification])[] = [
-  [/larger than (configured )?max size/, final(reason.MessageBodyTooLarge)],
-  [/unknown delivery tag/, retry(reason.TransportException)],
-  [/delivery acknowledgement on channel .* timed out/, retry(reason.TransportException)],
+  [/larger than (configured )?max size/, byName.messageTooLargeForBroker],
+  [/unknown delivery tag/, byName.unknownDeliveryTag],
+  [/delivery acknowledgement on channel .* timed out/, byName.acknowledgementTimedOut],
 ];
 
 /** Node's codes for an unreachable host: nothing was sent, whatever the stage. */
@@ -59,14 +33,15 @@ const tlsCode = /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|H
 
 /** amqplib gives these no code: broker refusals during the handshake, and its own states. */
 const byText: readonly (readonly [RegExp, Classification | 'connectionLost'])[] = [
-  [/^SASL mechanism /, final(reason.SecurityContextEstablishmentFailure)],
-  [/^Expected ConnectionOpenOk; got <ConnectionClose/, retry(reason.TransportNotReady)],
-  [/^Socket closed abruptly|^connect ETIMEDOUT|^No channels left/, retry(reason.TransportNotReady)],
-  [/^(Expected amqp: or amqps:|maxFrameSize must be)/, final(reason.ValidationError)],
-  [/^message nacked$/, retry(reason.Throttled)],
-  [/^content is not a buffer/, final(reason.SerializationError)],
-  [/^Field '.*' is the wrong type/, final(reason.ValidationError)],
-  [/^Encoded field table/, final(reason.MessageBodyTooLarge)],
+  [/^SASL mechanism /, byName.mechanismRefused],
+  [/^Expected ConnectionOpenOk; got <ConnectionClose/, byName.vhostRefused],
+  [/^Socket closed abruptly|^connect ETIMEDOUT/, byName.noHandshake],
+  [/^No channels left/, byName.noChannelLeft],
+  [/^(Expected amqp: or amqps:|maxFrameSize must be)/, byName.wrongProtocol],
+  [/^message nacked$/, byName.nacked],
+  [/^content is not a buffer/, byName.notABuffer],
+  [/^Field '.*' is the wrong type/, byName.wrongField],
+  [/^Encoded field table/, byName.headersTooLarge],
   [/^(Heartbeat timeout|Unexpected close|channel closed$|Channel ended|Channel closed)/i, 'connectionLost'],
 ];
 
@@ -74,19 +49,19 @@ const byText: readonly (readonly [RegExp, Classification | 'connectionLost'])[] 
 export function classify(error: unknown, stage: Stage = 'idle'): Classification {
   if (error instanceof RabbitmqError) return error;
   // With a message in flight the outcome is unknown: it may have been stored.
-  const lost = retry(stage === 'inFlight' ? reason.TransportException : reason.TransportNotReady);
-  if (!(error instanceof Error)) return retry(reason.Unknown);
-  if (error.name === 'IllegalOperationError') return retry(reason.TransportNotReady);
+  const lost = stage === 'inFlight' ? byName.lostInFlight : byName.lostIdle;
+  if (!(error instanceof Error)) return byName.unknown;
+  if (error.name === 'IllegalOperationError') return byName.channelClosed;
   const code = replyCode(error) ?? (error as { code?: unknown }).code;
   if (typeof code === 'number') return byCode(code, error.message);
   if (typeof code === 'string') {
-    if (unreachable.has(code)) return retry(reason.TransportNotReady);
+    if (unreachable.has(code)) return byName.unreachable;
     if (connectionLost.has(code)) return lost;
-    if (tlsCode.test(code)) return final(reason.SecurityContextEstablishmentFailure);
+    if (tlsCode.test(code)) return byName.tls;
   }
   const found = byText.find(([pattern]) => pattern.test(error.message))?.[1];
   if (found !== undefined) return found === 'connectionLost' ? lost : found;
-  return retry(reason.Unknown);
+  return byName.unknown;
 }
 
 /** The AMQP reply code of an error, also where amqplib gives it in the text only: `Handshake terminated by server: 403 …`. */
@@ -99,9 +74,9 @@ export function replyCode(error: unknown): number | undefined {
 }
 
 function byCode(code: number, text: string): Classification {
-  if (code === 406) return byText406.find(([pattern]) => pattern.test(text))?.[1] ?? final(reason.ValidationError);
-  if (code === 501 && text.includes('frame_too_large')) return final(reason.MessageBodyTooLarge);
-  return byReplyCode[code] ?? retry(reason.Unknown);
+  if (code === 406) return byText406.find(([pattern]) => pattern.test(text))?.[1] ?? byName.preconditionFailed;
+  if (code === 501 && text.includes('frame_too_large')) return byName.frameTooLarge;
+  return Object.hasOwn(byReplyCode, code) ? byReplyCode[code as keyof typeof byReplyCode] : byName.unknown;
 }
 
 /** The broker's real size limit in bytes, when that is what it closed the channel for. */
@@ -122,7 +97,7 @@ export function explainConnectFailure(error: unknown, address: { username: strin
       'or its connection limit is reached (the broker does not tell which)'
     );
   }
-  if (classify(error).reason === reason.SecurityContextEstablishmentFailure) {
+  if (classify(error).reason === MessageFailureReason.SecurityContextEstablishmentFailure) {
     return `no secure connection could be made: ${text}`;
   }
   return text;

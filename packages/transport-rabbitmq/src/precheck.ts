@@ -1,6 +1,7 @@
-import { MessageFailureReason, type OutgoingMessage } from '@whizbang/core/transport';
+import type { OutgoingMessage } from '@whizbang/core/transport';
 import type { Options } from 'amqplib';
-import { RabbitmqError } from './errors.js';
+import { byName } from './classification.js';
+import { type Classification, RabbitmqError } from './errors.js';
 import { encodeHeaders, timestampOf } from './headers.js';
 
 // amqplib encodes the header table into a buffer of this size and throws beyond it.
@@ -26,9 +27,9 @@ export function checkMessage(
   frameMax: number,
 ): Options.Publish | RabbitmqError {
   const { body, messageId, messageType, attributes } = message;
-  if (!Buffer.isBuffer(body)) return refusal('SerializationError', 'the body is not a Buffer');
+  if (!Buffer.isBuffer(body)) return refusal(byName.notABuffer, 'the body is not a Buffer');
   if (body.length > maxMessageBytes) {
-    return refusal('MessageBodyTooLarge', `the body has ${body.length} bytes, and the broker takes ${maxMessageBytes}`);
+    return refusal(byName.bodyTooLarge, `the body has ${body.length} bytes, and the broker takes ${maxMessageBytes}`);
   }
   const contentType = attributes['datacontenttype'] ?? 'application/json';
   const tooLong =
@@ -43,7 +44,10 @@ export function checkMessage(
   const propertyBytes = 3 * maxShortStringBytes;
   const room = Math.min(maxHeaderTableBytes, frameMax - frameOverheadBytes - propertyBytes);
   if (headerBytes > room) {
-    return refusal('MessageBodyTooLarge', `the headers have ${headerBytes} bytes, and ${room} fit into one AMQP frame`);
+    return refusal(
+      byName.headersTooLarge,
+      `the headers have ${headerBytes} bytes, and ${room} fit into one AMQP frame`,
+    );
   }
   const timestamp = timestampOf(message);
   return {
@@ -61,19 +65,19 @@ function tableBytes(headers: Readonly<Record<string, unknown>>): number | Rabbit
   let bytes = 4;
   for (const name in headers) {
     const value = headers[name];
-    if (typeof value !== 'string') return refusal('ValidationError', `header "${name}" is not a string`);
+    if (typeof value !== 'string') return refusal(byName.wrongField, `header "${name}" is not a string`);
     const nameBytes = Buffer.byteLength(name);
     const valueBytes = Buffer.byteLength(value);
     if (nameBytes > maxShortStringBytes) {
       const sentence = `a header name has ${nameBytes} bytes, and AMQP allows ${maxShortStringBytes}`;
-      return refusal('ValidationError', `${sentence}: ${name.slice(0, 40)}…`);
+      return refusal(byName.wrongField, `${sentence}: ${name.slice(0, 40)}…`);
     }
     // Plain ASCII, the usual case, has as many bytes as characters and needs no closer look.
     if (
       (valueBytes !== value.length && loneSurrogate.test(value)) ||
       (nameBytes !== name.length && loneSurrogate.test(name))
     ) {
-      return refusal('ValidationError', `header "${name}" holds half a surrogate pair, which UTF-8 cannot carry`);
+      return refusal(byName.wrongField, `header "${name}" holds half a surrogate pair, which UTF-8 cannot carry`);
     }
     // Length and name, type tag, length and value.
     bytes += 6 + nameBytes + valueBytes;
@@ -86,15 +90,9 @@ function shortStringProblem(what: string, value: string): RabbitmqError | undefi
   if (value.length <= maxShortStringBytes / 3) return undefined;
   const bytes = Buffer.byteLength(value);
   if (bytes <= maxShortStringBytes) return undefined;
-  return refusal('ValidationError', `the ${what} has ${bytes} bytes, and AMQP allows ${maxShortStringBytes}`);
+  return refusal(byName.wrongField, `the ${what} has ${bytes} bytes, and AMQP allows ${maxShortStringBytes}`);
 }
 
-function refusal(
-  reason: 'SerializationError' | 'MessageBodyTooLarge' | 'ValidationError',
-  sentence: string,
-): RabbitmqError {
-  return new RabbitmqError(`the message cannot be sent: ${sentence}`, {
-    reason: MessageFailureReason[reason],
-    retryable: false,
-  });
+function refusal(row: Classification, sentence: string): RabbitmqError {
+  return new RabbitmqError(`the message cannot be sent: ${sentence}`, row);
 }

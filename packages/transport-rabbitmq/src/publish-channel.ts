@@ -1,6 +1,6 @@
-import { MessageFailureReason } from '@whizbang/core/transport';
 import type { ConfirmChannel } from 'amqplib';
 import type { LiveConnection } from './connection.js';
+import { byName, byReplyCode } from './classification.js';
 import { RabbitmqError, classify } from './errors.js';
 import type { RabbitmqSettings } from './options.js';
 import { type PendingMessage, type PublishDesk, confirmed, failed } from './pending-message.js';
@@ -15,8 +15,6 @@ export interface PublishChannelListener {
   /** The channel has ended with these messages unconfirmed; `closedBy` is the broker's reason, if it closed this channel. */
   onEnded(channel: PublishChannel, unconfirmed: PendingMessage[], closedBy: Error | undefined): void;
 }
-
-const notReady = { reason: MessageFailureReason.TransportNotReady, retryable: true };
 
 /** One channel to one exchange: sends, and attributes confirms, nacks, returns and deadlines to their messages. */
 export class PublishChannel {
@@ -135,7 +133,7 @@ export class PublishChannel {
       this.#desk.settle(pending, failed(classify(error), sentence));
     } else if (pending.returned) {
       const sentence = `no queue is bound to exchange "${this.#exchange}" for "${pending.message.messageType}"`;
-      this.#desk.settle(pending, failed(notReady, sentence));
+      this.#desk.settle(pending, failed(byReplyCode[312], sentence));
     } else {
       this.#desk.settle(pending, confirmed);
     }
@@ -144,13 +142,12 @@ export class PublishChannel {
   }
 
   #onTimeout(pending: PendingMessage): void {
-    const { Throttled, TransportException } = MessageFailureReason;
     const blocked = this.#desk.blockedByBroker;
     const sentence = `the broker did not confirm within ${this.#settings.confirmTimeoutMs} ms; the outcome is unknown`;
     this.#desk.settle(
       pending,
       failed(
-        { reason: blocked ? Throttled : TransportException, retryable: true },
+        blocked ? byName.blocked : byName.confirmTimeout,
         blocked ? `${sentence} (it has stopped taking messages)` : sentence,
       ),
     );

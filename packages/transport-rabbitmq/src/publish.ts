@@ -1,6 +1,7 @@
-import { type Logger, MessageFailureReason, type OutgoingMessage, type PublishOutcome } from '@whizbang/core/transport';
+import type { Logger, OutgoingMessage, PublishOutcome } from '@whizbang/core/transport';
 import type { ConnectionListener, LiveConnection } from './connection.js';
 import { Destination } from './destination.js';
+import { byName } from './classification.js';
 import { RabbitmqError } from './errors.js';
 import type { RabbitmqSettings } from './options.js';
 import { type PendingMessage, PublishCall, type PublishDesk, failed } from './pending-message.js';
@@ -75,10 +76,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
     const sentence = `RabbitMQ takes no messages for now: ${reason} (memory or disk alarm)`;
     this.#logger.warn({ reason }, sentence);
     this.#releaseUnsent();
-    this.#onReadyChange(
-      false,
-      new RabbitmqError(sentence, { reason: MessageFailureReason.Throttled, retryable: true }),
-    );
+    this.#onReadyChange(false, new RabbitmqError(sentence, byName.blocked));
   }
 
   unblocked(): void {
@@ -190,8 +188,10 @@ export class Publisher implements ConnectionListener, PublishDesk {
 }
 
 function unknownOutcome(): PublishOutcome {
-  const unknown = { reason: MessageFailureReason.TransportException, retryable: true };
-  return failed(unknown, 'the channel ended before the broker confirmed the message; the outcome is unknown');
+  return failed(
+    byName.lostInFlight,
+    'the channel ended before the broker confirmed the message; the outcome is unknown',
+  );
 }
 
 function withResolver<T>(): { promise: Promise<T>; resolve: (value: T) => void } {

@@ -1,6 +1,7 @@
-import { MessageFailureReason, type SubscriptionRequest } from '@whizbang/core/transport';
+import type { SubscriptionRequest } from '@whizbang/core/transport';
 import type { Channel } from 'amqplib';
 import type { LiveConnection } from './connection.js';
+import { byName, byReplyCode } from './classification.js';
 import { RabbitmqError, classify, replyCode } from './errors.js';
 import type { RabbitmqSettings } from './options.js';
 
@@ -27,10 +28,7 @@ export async function ensureExchange(
   if (bytes < 1 || bytes > 255) {
     throw new RabbitmqError(
       `the name of a destination must have 1 to 255 bytes, and "${exchange.slice(0, 40)}…" has ${bytes}`,
-      {
-        reason: MessageFailureReason.ValidationError,
-        retryable: false,
-      },
+      byName.wrongField,
     );
   }
   const check = (): Promise<unknown> => onOwnChannel(live, (channel) => channel.checkExchange(exchange));
@@ -115,11 +113,7 @@ async function createOrCheck(
   } catch (error) {
     if (replyCode(error) !== 404) throw topologyError(`${what} cannot be used`, error);
     if (!declare) throw topologyError(`${what} is missing, and the option declare is false`, error);
-    throw new RabbitmqError(
-      `${what} is missing, and this user may not create it`,
-      { reason: MessageFailureReason.SecurityContextEstablishmentFailure, retryable: false },
-      { cause: error },
-    );
+    throw new RabbitmqError(`${what} is missing, and this user may not create it`, byReplyCode[403], { cause: error });
   }
 }
 
