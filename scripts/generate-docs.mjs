@@ -55,7 +55,8 @@ async function matrix() {
   );
   for (const { name, capabilities } of transports) {
     const unknown = Object.keys(capabilities).filter((capability) => !Object.hasOwn(meanings, capability));
-    if (unknown.length > 0) throw new Error(`${name} has capabilities without a line in the matrix: ${unknown}`);
+    if (unknown.length > 0)
+      throw new Error(`${name} has capabilities without a line in the matrix: ${unknown.join(', ')}`);
   }
   const rows = Object.entries(meanings).map(([capability, meaning]) => [
     `${meaning} (\`${capability}\`)`,

@@ -1,15 +1,16 @@
 import { expect, test } from 'vitest';
 
 import { waitFor } from '../fixtures/index.js';
+import { brokers } from './brokers/index.js';
 import { StreamTraffic } from './stream-traffic.js';
 
 const messages = Number(process.env['WHIZBANG_SCENARIO_MESSAGES'] ?? 5000);
 const timeoutMs = 60_000 + messages * 12;
 
-test(
-  'a publisher and a consumer are killed half-way: nothing is lost, no stream is out of order, each is handled once',
-  async () => {
-    const traffic = await StreamTraffic.start({ messages, leaseSeconds: 3 });
+test.each(brokers)(
+  '$name: a publisher and a consumer are killed half-way: nothing is lost, no stream is out of order, each is handled once',
+  async (broker) => {
+    const traffic = await StreamTraffic.start(broker, { messages, leaseSeconds: 3 });
     const handledSoFar = async () => (await traffic.ledger.count()) >= messages * 0.4;
     await waitFor(handledSoFar, { message: 'half of the messages', timeoutMs, intervalMs: 50 });
     traffic.publishers[0]?.kill('SIGKILL');

@@ -1,14 +1,15 @@
 import { expect, test } from 'vitest';
 
+import { brokers } from './brokers/index.js';
 import { StreamTraffic } from './stream-traffic.js';
 
 const messages = Number(process.env['WHIZBANG_SCENARIO_MESSAGES'] ?? 5000);
 const timeoutMs = 60_000 + messages * 12;
 
-test(
-  `${messages} messages over 1,000 streams: each once, in order, and nothing that was rolled back`,
-  async () => {
-    const traffic = await StreamTraffic.start({ messages });
+test.each(brokers)(
+  `$name: ${messages} messages over 1,000 streams: each once, in order, and nothing that was rolled back`,
+  async (broker) => {
+    const traffic = await StreamTraffic.start(broker, { messages });
     const { committed, rolledBack } = await traffic.produced();
     expect(committed).toBe(messages);
     expect(rolledBack).toBeGreaterThan(0);

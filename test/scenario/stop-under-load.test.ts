@@ -6,7 +6,6 @@ import { beforeAll, expect, test } from 'vitest';
 
 import { type Program, startPostgres, startRabbitmq, waitFor } from '../fixtures/index.js';
 import { type TestBroker, testBroker } from '../fixtures/test-services.js';
-import { queueConsumed } from './broker-witness.js';
 import { Ledger } from './ledger.js';
 import { OrderChanged } from './orders.js';
 import { type ServiceSettings, startService } from './service-program.js';
@@ -35,7 +34,6 @@ async function startUnderLoad({ database, broker: url, handler }: Load): Promise
   await Ledger.create(pool);
   const options = { service: 'shipping', database, broker: url, stopTimeoutMs };
   const program = await startService({ options, handler: { ...handler, announce: true } });
-  await queueConsumed(url, options.service);
   await using producer = await createWhizbang({ service: 'orders', database: pool, broker: 'memory:' });
   const orders = Array.from({ length: 1000 }, (_, index) => ({ order: `order-${index % 100}`, number: 1 }));
   await inTransaction(pool, (tx) => producer.publishMany(tx, OrderChanged, orders));

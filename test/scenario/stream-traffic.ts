@@ -2,8 +2,8 @@ import { migrate } from '@whizbang/core';
 import type pg from 'pg';
 
 import { type Program, waitFor } from '../fixtures/index.js';
-import { testBroker, testDatabase, testProgram } from '../fixtures/test-services.js';
-import { BrokerWitness, queueConsumed } from './broker-witness.js';
+import { testDatabase, testProgram } from '../fixtures/test-services.js';
+import type { BrokerKind, BrokerWitness } from './brokers/scenario-broker.js';
 import { Ledger, type LedgerReport, countRows } from './ledger.js';
 import { compiledProgram, startService } from './service-program.js';
 import { atEnd, testPool } from './test-service.js';
@@ -55,11 +55,11 @@ export class StreamTraffic {
   }
 
   /** Returns when the producers are running. All of it ends with the test. */
-  static async start({ messages, leaseSeconds = 60 }: Traffic): Promise<StreamTraffic> {
+  static async start(kind: BrokerKind, { messages, leaseSeconds = 60 }: Traffic): Promise<StreamTraffic> {
     const [ordersDatabase, shippingDatabase, broker] = await Promise.all([
       testDatabase(),
       testDatabase(),
-      testBroker(),
+      kind.shared(),
     ]);
     const [orders, shipping] = [testPool(ordersDatabase.url), testPool(shippingDatabase.url)];
     await Promise.all([migrate({ database: orders }), migrate({ database: shipping })]);
@@ -68,8 +68,8 @@ export class StreamTraffic {
       'create table streams (name text primary key, last integer not null default 0) with (fillfactor = 50)',
     );
     await orders.query(`insert into streams (name) select 'order-' || i from generate_series(1, ${streamCount}) i`);
-    const witness = await BrokerWitness.create(broker.url, 'orders');
-    atEnd(() => witness[Symbol.asyncDispose]());
+    const witness = await broker.witness('orders');
+    atEnd(async () => witness[Symbol.asyncDispose]());
 
     const consumer = () =>
       startService({
@@ -85,7 +85,6 @@ export class StreamTraffic {
     const publisher = () =>
       startService({ options: { service: 'orders', database: ordersDatabase.url, broker: broker.url, leaseSeconds } });
     const consumers = await Promise.all([consumer(), consumer(), consumer()]);
-    await queueConsumed(broker.url, 'shipping');
     const publishers = await Promise.all([publisher(), publisher()]);
     const producers = Array.from({ length: producerCount }, () =>
       testProgram(compiledProgram('producer'), {

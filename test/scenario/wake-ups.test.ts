@@ -5,7 +5,6 @@ import { beforeAll, expect, test } from 'vitest';
 
 import { waitFor } from '../fixtures/index.js';
 import { type TestBroker, testBroker } from '../fixtures/test-services.js';
-import { queueConsumed } from './broker-witness.js';
 import { OrderChanged } from './orders.js';
 import { KeptLog, inTransaction, migratedDatabase, testService, untilAsleep } from './test-service.js';
 
@@ -76,7 +75,6 @@ test('of two sleeping publishers, both wake for more than one can carry', async 
   });
   consumer.handleBatch(OrderChanged, () => undefined);
   await consumer.start();
-  await queueConsumed(broker.url, 'shipping');
   const publisher = () =>
     testService({
       service: 'orders',
