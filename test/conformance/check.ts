@@ -2,7 +2,9 @@ import type { TransportCapabilities } from '@whizbang/core/transport';
 import type { TransportFixture } from './fixture.js';
 import { Stage } from './stage.js';
 
-const means = ['inspect', 'outage', 'restart', 'malformed'] as const;
+const means = ['inspect', 'outage', 'restart', 'stall', 'throttle', 'takeBack', 'createRefused', 'malformed'] as const;
+/** What befalls all transports of a fixture at once. */
+const troubles: readonly string[] = ['outage', 'restart', 'stall', 'throttle', 'takeBack'] satisfies readonly Means[];
 
 type Means = (typeof means)[number];
 type Need = keyof TransportCapabilities | Means;
@@ -34,6 +36,11 @@ export function check(
 
 export function theme(name: string, checks: readonly ThemedCheck[]): readonly ConformanceCheck[] {
   return checks.map((themed) => ({ theme: name, ...themed }));
+}
+
+/** Whether it befalls everybody who uses the fixture. */
+export function isTrouble({ needs }: Pick<ConformanceCheck, 'needs'>): boolean {
+  return needs.some((need) => troubles.includes(need));
 }
 
 /** Whether the check says something about transports of this fixture. */

@@ -9,8 +9,9 @@ import { publishing } from './themes/publishing.js';
 import { receiving } from './themes/receiving.js';
 import { redelivery } from './themes/redelivery.js';
 import { refusals } from './themes/refusals.js';
-import { restart } from './themes/restart.js';
+import { longAbsence, restart } from './themes/restart.js';
 import { sharing } from './themes/sharing.js';
+import { trouble } from './themes/trouble.js';
 
 /** Everything that a transport has to hold, theme by theme. */
 export const conformanceChecks: readonly ConformanceCheck[] = [
@@ -26,4 +27,6 @@ export const conformanceChecks: readonly ConformanceCheck[] = [
   ...outage,
   ...outageReceiving,
   ...restart,
+  ...longAbsence,
+  ...trouble,
 ];

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, test } from 'vitest';
-import { applies } from './check.js';
+import { applies, isTrouble } from './check.js';
 import { conformanceChecks } from './checks.js';
 import type { TransportFixture } from './fixture.js';
 
@@ -15,8 +15,8 @@ export function describeTransport(name: string, fixtures: readonly TransportFixt
       for (const theme of new Set(checks.map((check) => check.theme))) {
         describe(`${theme}`, () => {
           for (const check of checks.filter((candidate) => candidate.theme === theme)) {
-            // Names at the broker are each check's own; only an outage and the handles of the process are everybody's.
-            const run = check.alone || check.needs.includes('outage') ? test : test.concurrent;
+            // Names at the broker are each check's own; only trouble at the broker and the handles of the process are everybody's.
+            const run = check.alone || isTrouble(check) ? test : test.concurrent;
             run(`${check.name}`, { timeout }, () => check.run(fixture));
           }
         });

@@ -12,7 +12,7 @@ export interface TransportFixture {
   readonly deadlineMs?: number;
   /** Connection strings and options that no waiting can mend. */
   readonly malformed?: readonly { readonly why: string; readonly create: () => Transport }[];
-  /** A secret that occurs in all connection strings of `malformed`, and must not in any error. */
+  /** A secret that occurs in all connection strings of `malformed`, and must not in any error or log. */
   readonly secret?: string;
   /** Called once, before the first check. */
   open?(): Promise<void>;
@@ -20,8 +20,16 @@ export interface TransportFixture {
   createTransport(): Promise<Transport>;
   /** Makes the broker unreachable for all transports while `during` runs, and reachable afterwards. */
   outage?(during: () => Promise<void>): Promise<void>;
-  /** Kills the broker, without giving it time to write, and starts it again on the same data. */
-  restart?(): Promise<void>;
+  /** Kills the broker, without giving it time to write, and starts it again on the same data after so many ms. */
+  restart?(awayMs: number): Promise<void>;
+  /** Connections stay open and nothing passes while `during` runs: nobody can tell whether the broker took a message. */
+  stall?(during: () => Promise<void>): Promise<void>;
+  /** The broker asks for a slower pace, or takes no messages at all, while `during` runs. */
+  throttle?(during: () => Promise<void>): Promise<void>;
+  /** Takes back what receivers have in hand, as a rebalance, a lost lock or a cut connection does; they may go on. */
+  takeBack?(service: string): Promise<void>;
+  /** A transport whose credentials, with `secret` as the password, the broker refuses. */
+  createRefused?(): Promise<Transport>;
   /** Looks into the broker by another way than the transport. */
   inspect?(destination: string): Promise<RawConsumer>;
   /** Creates destinations and the queues of services where the transport may not. */

@@ -23,6 +23,7 @@ export function inProcessFixture(mode: string, options: InProcessOptions = {}): 
     })),
     createTransport: async () => createInProcessTransport(`memory:${name}`, { ...options }),
     outage: (during) => broker.outage(during),
+    takeBack: () => broker.outage(async () => undefined),
     inspect: async (destination) => tap(broker, destination),
     provide: async ({ service, bindings }) => void broker.declare(service, bindings),
     close: async () => InProcessBroker.remove(name),

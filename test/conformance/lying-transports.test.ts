@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type ConformanceCheck, applies } from './check.js';
+import { type ConformanceCheck, applies, isTrouble } from './check.js';
 import { conformanceChecks } from './checks.js';
 import { lyingFixture } from './lying-fixture.js';
 import { lyingTransports } from './lying-transports.js';
@@ -15,9 +15,8 @@ async function violations(makeFixture: () => TransportFixture): Promise<string[]
   };
   // First, while nothing of a liar is about.
   for (const check of checks.filter(({ alone }) => alone)) await run(check, shared);
-  // Every check has names of its own at the broker, but an outage is everybody's.
-  const fixtureFor = (check: ConformanceCheck): TransportFixture =>
-    check.needs.includes('outage') ? makeFixture() : shared;
+  // Every check has names of its own at the broker, but trouble is everybody's.
+  const fixtureFor = (check: ConformanceCheck): TransportFixture => (isTrouble(check) ? makeFixture() : shared);
   await Promise.all(checks.filter(({ alone }) => !alone).map((check) => run(check, fixtureFor(check))));
   return failed;
 }

@@ -61,6 +61,7 @@ export function rabbitmqFixture(
         declare,
         mandatory,
         maxMessageBytes,
+        confirmTimeoutMs: 5000,
         reconnectDelayMs: 50,
         reconnectMaxDelayMs: 500,
       }),
@@ -71,6 +72,20 @@ export function rabbitmqFixture(
       } finally {
         await gate?.open();
       }
+    },
+    stall: async (during) => {
+      gate?.stall();
+      try {
+        await during();
+      } finally {
+        gate?.resume();
+      }
+    },
+    takeBack: async () => gate?.cut(),
+    createRefused: async () => {
+      const refused = new URL(gatedUrl);
+      refused.password = secret;
+      return createTransport(refused.href);
     },
     inspect: (destination) => rawConsumer(broker(), destination),
     provide: (topology) => provide(broker(), queueType, topology),

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { createTransport } from '@whizbang/transport-rabbitmq';
 import { type RabbitmqServer, startRabbitmq } from '../fixtures/index.js';
 import type { TransportFixture } from './fixture.js';
@@ -8,7 +9,7 @@ export function rabbitmqRestartFixture(queueType: 'classic' | 'quorum'): Transpo
   const maxMessageBytes = 2_000_000;
   return {
     mode: `${queueType}, killed`,
-    themes: ['restart'],
+    themes: ['restart', 'trouble', ...(queueType === 'quorum' ? ['a minute away'] : [])],
     // A node that was killed checks its data before it lets anybody in.
     deadlineMs: 60_000,
     capabilities: {
@@ -24,13 +25,27 @@ export function rabbitmqRestartFixture(queueType: 'classic' | 'quorum'): Transpo
       server = await startRabbitmq({ private: true });
     },
     createTransport: async () =>
-      createTransport(server?.url ?? '', { queueType, maxMessageBytes, reconnectMaxDelayMs: 500 }),
-    restart: async () => {
+      createTransport(server?.url ?? '', {
+        queueType,
+        maxMessageBytes,
+        reconnectMaxDelayMs: 500,
+        confirmTimeoutMs: 5000,
+      }),
+    restart: async (awayMs) => {
       // RabbitMQ itself loses a quorum queue that was declared in the last moments before a kill, whoever declared it:
       // its name is on disk half a second later only. Messages get no such help.
       await server?.ctl('eval', '[dets:sync(Table) || Table <- dets:all()].');
       await server?.kill();
+      await delay(awayMs);
       await server?.start();
+    },
+    throttle: async (during) => {
+      await server?.ctl('set_vm_memory_high_watermark', 'absolute', '1');
+      try {
+        await during();
+      } finally {
+        await server?.ctl('set_vm_memory_high_watermark', '0.8');
+      }
     },
     close: async () => server?.stop(),
   };

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { OutgoingMessage } from '@whizbang/core/transport';
+import type { OutgoingMessage, Transport } from '@whizbang/core/transport';
 import { Arrivals, Hold, within } from './deadline.js';
 import type { RawMessage, Topology, TransportFixture } from './fixture.js';
 import { defaultType } from './messages.js';
@@ -51,9 +51,13 @@ export class Stage {
   }
 
   async unconnected(): Promise<StagedTransport> {
-    const transport = new StagedTransport(await this.fixture.createTransport(), this.deadlineMs);
-    this.#transports.push(transport);
-    return transport;
+    return this.#staged(await this.fixture.createTransport());
+  }
+
+  /** A transport that the broker will not let in, not connected yet. */
+  async refused(): Promise<StagedTransport> {
+    if (this.fixture.createRefused === undefined) throw new Error('the check needs a fixture with createRefused');
+    return this.#staged(await this.fixture.createRefused());
   }
 
   /** A transport that is connected and ready. */
@@ -98,14 +102,35 @@ export class Stage {
     await this.fixture.outage(during);
   }
 
-  async restart(): Promise<void> {
+  async restart(awayMs = 0): Promise<void> {
     if (this.fixture.restart === undefined) throw new Error('the check needs a fixture with restart');
-    await this.fixture.restart();
+    await this.fixture.restart(awayMs);
+  }
+
+  async stall(during: () => Promise<void>): Promise<void> {
+    if (this.fixture.stall === undefined) throw new Error('the check needs a fixture with stall');
+    await this.fixture.stall(during);
+  }
+
+  async throttle(during: () => Promise<void>): Promise<void> {
+    if (this.fixture.throttle === undefined) throw new Error('the check needs a fixture with throttle');
+    await this.fixture.throttle(during);
+  }
+
+  async takeBack(service: string): Promise<void> {
+    if (this.fixture.takeBack === undefined) throw new Error('the check needs a fixture with takeBack');
+    await this.fixture.takeBack(service);
   }
 
   /** Makes messages of a type and destination routable, whoever reads them. */
   async drain(destination: string, type = defaultType): Promise<Receiver> {
     return this.receive(await this.transport(), { service: this.service('drain'), destination, types: [type] });
+  }
+
+  #staged(transport: Transport): StagedTransport {
+    const staged = new StagedTransport(transport, this.deadlineMs);
+    this.#transports.push(staged);
+    return staged;
   }
 
   async clear(): Promise<void> {

@@ -1,24 +1,33 @@
-import { type OutgoingMessage, type PublishOutcome, type Transport, silentLogger } from '@whizbang/core/transport';
+import { inspect } from 'node:util';
+import type { Logger, OutgoingMessage, PublishOutcome, Transport } from '@whizbang/core/transport';
 import { Arrivals, within } from './deadline.js';
 
 /** A transport under test, with what it has told about its readiness. */
 export class StagedTransport {
   readonly transport: Transport;
   readonly readiness: Arrivals<{ readonly ready: boolean; readonly cause: Error | undefined }>;
+  readonly logged: Arrivals<{ readonly level: keyof Logger; readonly text: string }>;
   readonly #deadlineMs: number;
 
   constructor(transport: Transport, deadlineMs: number) {
     this.transport = transport;
     this.#deadlineMs = deadlineMs;
     this.readiness = new Arrivals(deadlineMs);
+    this.logged = new Arrivals(deadlineMs);
   }
 
   connect(): Promise<void> {
     const connected = this.transport.connect({
-      logger: silentLogger,
+      logger: this.#logger(),
       onReadyChange: (ready, cause) => this.readiness.push({ ready, cause }),
     });
     return within(this.#deadlineMs, 'connect resolves', connected);
+  }
+
+  #logger(): Logger {
+    const keep = (level: keyof Logger) => (fields: object, message: string) =>
+      this.logged.push({ level, text: `${message} ${inspect(fields)}` });
+    return { debug: keep('debug'), info: keep('info'), warn: keep('warn'), error: keep('error') };
   }
 
   /** Waits until the transport is, and has said that it is, ready or not. */

@@ -1,11 +1,14 @@
 import { once } from 'node:events';
 import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
 
-/** A way to a server that can be cut and mended: an outage that one test has for itself. */
+/** A way to a server that can be cut, stalled and mended: trouble that one test has for itself. */
 export class TcpGate {
   readonly #target: { readonly host: string; readonly port: number };
   readonly #server = createServer((socket) => this.#passThrough(socket));
   readonly #sockets = new Set<Socket>();
+  /** Of each connection: connects its two sides. */
+  readonly #connections = new Set<() => void>();
+  #isStalled = false;
   #port = 0;
 
   constructor(target: { readonly host: string; readonly port: number }) {
@@ -28,23 +31,47 @@ export class TcpGate {
     if (!this.#server.listening) return;
     const closed = once(this.#server, 'close');
     this.#server.close();
-    for (const socket of this.#sockets) socket.destroy();
+    this.cut();
     await closed;
+  }
+
+  /** Ends all connections; new ones are welcome. */
+  cut(): void {
+    this.#connections.clear();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  /** Nothing passes any more, in neither direction, and no connection ends; new ones are accepted and hear nothing. */
+  stall(): void {
+    this.#isStalled = true;
+    for (const socket of this.#sockets) socket.unpipe().pause();
+  }
+
+  /** Passes what was held back, and all that follows; or, after a network that forgot its connections, new ones only. */
+  resume(which: 'all' | 'new' = 'all'): void {
+    if (!this.#isStalled) return;
+    this.#isStalled = false;
+    if (which === 'all') for (const passOn of this.#connections) passOn();
   }
 
   #passThrough(near: Socket): void {
     const far = connect(this.#target);
-    near.setNoDelay(true);
-    far.setNoDelay(true);
+    const passOn = (): void => {
+      near.pipe(far);
+      far.pipe(near);
+    };
+    this.#connections.add(passOn);
     for (const [socket, other] of [[near, far] as const, [far, near] as const]) {
+      socket.setNoDelay(true);
       this.#sockets.add(socket);
       // What has gone wrong shows on the other side as a closed connection, as it would without the gate.
       socket.on('error', () => undefined);
       socket.on('close', () => {
         this.#sockets.delete(socket);
+        this.#connections.delete(passOn);
         other.destroy();
       });
-      socket.pipe(other);
     }
+    if (!this.#isStalled) passOn();
   }
 }

@@ -5,7 +5,7 @@ import { defaultType, messageTo } from '../conformance/messages.js';
 import { waitFor } from '../fixtures/index.js';
 import { testBroker } from '../fixtures/test-services.js';
 import { connected, connecting, never, outcomeText } from './connected.js';
-import { SilencingGate } from './silencing-gate.js';
+import { TcpGate } from '../conformance/tcp-gate.js';
 
 /** Sockets and timers of this process; a closed transport must leave what was there before. */
 const resources = (): string[] =>
@@ -61,7 +61,7 @@ test.each(['amqp', 'amqps'])(
 test('a broker that goes silent: in flight fails by the confirm timeout, the heartbeat ends the connection, close is quick', async () => {
   const { url } = await testBroker();
   const broker = new URL(url);
-  const gate = new SilencingGate({ host: broker.hostname, port: Number(broker.port) });
+  const gate = new TcpGate({ host: broker.hostname, port: Number(broker.port) });
   await gate.open();
   onTestFinished(() => gate.close());
   broker.port = String(gate.port);
@@ -70,13 +70,13 @@ test('a broker that goes silent: in flight fails by the confirm timeout, the hea
   expect((await transport.publish([messageTo(destination)], never)).map((outcome) => outcomeText(outcome))).toEqual([
     'failed TransportNotReady, retry',
   ]);
-  gate.silence();
+  gate.stall();
   const [outcome] = await transport.publish([messageTo(destination)], never);
   expect(outcome && outcomeText(outcome)).toBe('failed TransportException, retry');
   await isReady(false);
-  gate.speak();
+  gate.resume('new');
   await isReady();
-  gate.silence();
+  gate.stall();
   const last = transport.publish([messageTo(destination)], never);
   expect(await closingTime(transport)).toBeLessThan(5000);
   expect((await last)[0]?.kind).not.toBe('confirmed');
