@@ -1,13 +1,17 @@
-import { type ChannelModel, connect } from 'amqplib';
+import { type ChannelModel, type ConsumeMessage, connect } from 'amqplib';
 
 import { testBroker } from '../../fixtures/test-services.js';
-import type { BrokerKind, BrokerWitness, SeenMessage } from './scenario-broker.js';
+import type { BrokerKind, BrokerWitness, ForeignEvent, SeenMessage } from './scenario-broker.js';
 
 export const rabbitmq: BrokerKind = {
   name: 'RabbitMQ',
   shared: async () => {
     const { url } = await testBroker();
-    return { url, witness: (destination) => RabbitmqWitness.create(url, destination) };
+    return {
+      url,
+      witness: (destination) => RabbitmqWitness.create(url, destination),
+      send: (destination, event) => send(url, destination, event),
+    };
   },
 };
 
@@ -27,19 +31,40 @@ class RabbitmqWitness implements BrokerWitness {
     await channel.assertExchange(exchange, 'topic', { durable: true });
     const { queue } = await channel.assertQueue('', { exclusive: true });
     await channel.bindQueue(queue, exchange, '#');
-    await channel.consume(
-      queue,
-      (message) => {
-        if (message === null) return;
-        const { messageId, type } = message.properties as { messageId: string; type: string };
-        witness.seen.push({ messageId, type, body: message.content.toString() });
-      },
-      { noAck: true },
-    );
+    await channel.consume(queue, (message) => message !== null && witness.seen.push(seenMessage(message)), {
+      noAck: true,
+    });
     return witness;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#model.close();
   }
+}
+
+function seenMessage({ properties, content }: ConsumeMessage): SeenMessage {
+  const all: [string, string][] = Object.entries(properties.headers ?? {});
+  const isAttribute = ([name]: [string, string]): boolean => /^cloudEvents[_:]/.test(name);
+  const attributes = Object.fromEntries(
+    all.filter(isAttribute).map(([name, value]) => [name.slice('cloudEvents_'.length), value]),
+  );
+  return {
+    messageId: attributes['id'] ?? '',
+    type: attributes['type'] ?? '',
+    body: content.toString(),
+    attributes: { ...attributes, datacontenttype: properties.contentType as string },
+    headers: Object.fromEntries(all.filter((entry) => !isAttribute(entry))),
+  };
+}
+
+async function send(url: string, exchange: string, { attributes, headers, body }: ForeignEvent): Promise<void> {
+  const model = await connect(url);
+  const channel = await model.createConfirmChannel();
+  const prefixed = Object.entries(attributes).map(([name, value]): [string, string] => [`cloudEvents:${name}`, value]);
+  channel.publish(exchange, attributes['type'] ?? '', Buffer.from(body), {
+    contentType: 'application/json',
+    headers: Object.fromEntries([...prefixed, ...Object.entries(headers)]),
+  });
+  await channel.waitForConfirms();
+  await model.close();
 }
