@@ -43,7 +43,7 @@ class RabbitmqWitness implements BrokerWitness {
 }
 
 function seenMessage({ properties, content }: ConsumeMessage): SeenMessage {
-  const all: [string, string][] = Object.entries(properties.headers ?? {});
+  const all = Object.entries<string>(properties.headers ?? {});
   const isAttribute = ([name]: [string, string]): boolean => /^cloudEvents[_:]/.test(name);
   const attributes = Object.fromEntries(
     all.filter(isAttribute).map(([name, value]) => [name.slice('cloudEvents_'.length), value]),
