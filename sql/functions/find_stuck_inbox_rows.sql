@@ -1,5 +1,5 @@
 -- Rows that were claimed more often than the cap allows and never drained, worst first; and parked rows (infinity), which
--- nothing will ever drain. Served by idx_inbox_stuck_sentinel and idx_inbox_due; a threshold below 5 reads the table beside.
+-- nothing will ever drain. Served by idx_inbox_stuck_sentinel and idx_inbox_parked; a threshold below 5 reads the table beside.
 create or replace function whizbang.find_stuck_inbox_rows(p_max_attempts integer, p_limit integer)
 returns table (
   message_id uuid, message_type text, stream_id uuid, attempts integer, claimed_since timestamptz, parked boolean
@@ -20,8 +20,8 @@ begin
      order by o.attempts desc, o.sequence limit p_limit)
     union
     (select o.message_id, o.message_type, o.stream_id, o.attempts, o.received_at, o.scheduled_for, o.sequence from whizbang.wh_inbox o
-     where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
-     order by o.scheduled_for, o.sequence limit p_limit)
+     where o.processed_at is null and o.scheduled_for = 'infinity'
+     order by o.sequence limit p_limit)
   ) s
   order by s.attempts desc, s.received_at
   limit p_limit;

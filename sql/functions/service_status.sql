@@ -39,8 +39,8 @@ begin
     union all
     select 'parked', (select count(*) from (
              select 1 from whizbang.wh_outbox o
-             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
-             order by o.scheduled_for, o.sequence limit 5000) w)
+             where o.processed_at is null and o.scheduled_for = 'infinity'
+             order by o.sequence limit 5000) w)
     union all
     select 'blocked_streams', (
       with recursive blocked_stream as (
@@ -86,8 +86,8 @@ begin
     union all
     select 'parked', (select count(*) from (
              select 1 from whizbang.wh_inbox o
-             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
-             order by o.scheduled_for, o.sequence limit 5000) w)
+             where o.processed_at is null and o.scheduled_for = 'infinity'
+             order by o.sequence limit 5000) w)
     union all
     select 'blocked_streams', (
       with recursive blocked_stream as (

@@ -67,6 +67,42 @@ test('a dead letter wakes the sleeping worker within half a second, long before 
   await stage.waitForEmpty();
 });
 
+test('the regular look comes by itself, and finds what nobody was notified of', async () => {
+  const stage = await Stage.open();
+  const scanIntervalMs = 2_000;
+  const whizbang = await stage.service({
+    messages: [Numbered],
+    deadLetters: { policy: atOnce(1), scanIntervalMinutes: scanIntervalMs / 60_000 },
+  });
+  const handled: number[] = [];
+  whizbang.handle(Numbered, ({ n }) => void handled.push(n));
+  await storeDead(stage, [1]);
+  await stage.query('update whizbang.wh_dead_letters set operator_disposition = 2');
+  const notified = await stage.notifications('deadletter');
+  await whizbang.start();
+  // Two looks with the whole interval between them: the worker sleeps, and nothing but the interval has woken it.
+  let [seen, seenAt] = [-1, 0];
+  await waitFor(
+    () => {
+      const { totalScans } = whizbang.deadLetterCounters;
+      if (totalScans === seen) return false;
+      const [before, now] = [seenAt, performance.now()];
+      [seen, seenAt] = [totalScans, now];
+      return before > 0 && now - before > 0.9 * scanIntervalMs;
+    },
+    { message: 'a look that only the interval brought', timeoutMs: 30_000, intervalMs: 10 },
+  );
+  expect(handled).toEqual([]);
+
+  notified.length = 0;
+  // Released by hand: no call of the library's, which would ring.
+  await stage.query('update whizbang.wh_dead_letters set operator_disposition = 0');
+  await waitFor(() => handled.length === 1, { message: 'it to be handled', timeoutMs: 5 * scanIntervalMs });
+  expect(notified).toEqual([]);
+  // It was the next look, in its turn.
+  expect(performance.now() - seenAt).toBeGreaterThan(0.9 * scanIntervalMs);
+});
+
 test('three instances bring each dead letter back once', async () => {
   const stage = await Stage.open();
   const handled: number[] = [];
@@ -79,23 +115,12 @@ test('three instances bring each dead letter back once', async () => {
     whizbang.handle(Numbered, ({ n }) => void handled.push(n));
     services.push(whizbang);
   }
-  const ids = Array.from({ length: 30 }, () => randomUUID());
-  await stage.query('select whizbang.store_inbox_messages($1::uuid[], $2, $3, $4, $5, $6, $7::uuid[])', [
-    ids,
-    ids.map(() => 'shipping/numbered'),
-    ids.map(() => 'numbered'),
-    ids.map(() => 'numbers'),
-    ids.map((_, n) => JSON.stringify({ n })),
-    ids.map(() => '{}'),
-    ids.map(() => null),
-  ]);
-  await stage.query(`select whizbang.move_to_dead_letters('wh_inbox', null, $1, 'build-1')`, [
-    JSON.stringify(ids.map((messageId) => ({ messageId, reason: 5 }))),
-  ]);
+  const numbers = Array.from({ length: 30 }, (_, n) => n);
+  await storeDead(stage, numbers);
   await Promise.all(services.map((one) => one.start()));
   await waitFor(() => handled.length >= 30, { message: 'all of them', timeoutMs: 30_000 });
   await stage.waitForEmpty();
-  expect(handled.toSorted((a, b) => a - b)).toEqual(ids.map((_, n) => n));
+  expect(handled.toSorted((a, b) => a - b)).toEqual(numbers);
   expect(await stage.count('wh_dead_letters', 'recovery_status = 3 and recovery_attempts = 1')).toBe(30);
   expect(sum(services, 'totalRecovered')).toBe(30);
 });
@@ -252,3 +277,20 @@ test('a delivery that cannot be read is kept with its bytes, acknowledged, and h
     await stranger.close();
   }
 });
+
+/** Received messages that have died before anybody handled them. */
+async function storeDead(stage: Stage, numbers: readonly number[]): Promise<void> {
+  const ids = numbers.map(() => randomUUID());
+  await stage.query('select whizbang.store_inbox_messages($1::uuid[], $2, $3, $4, $5, $6, $7::uuid[])', [
+    ids,
+    ids.map(() => 'shipping/numbered'),
+    ids.map(() => 'numbered'),
+    ids.map(() => 'numbers'),
+    numbers.map((n) => JSON.stringify({ n })),
+    ids.map(() => '{}'),
+    ids.map(() => null),
+  ]);
+  await stage.query(`select whizbang.move_to_dead_letters('wh_inbox', null, $1, 'build-1')`, [
+    JSON.stringify(ids.map((messageId) => ({ messageId, reason: 5 }))),
+  ]);
+}

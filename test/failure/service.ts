@@ -93,6 +93,19 @@ export class Stage {
     );
   }
 
+  /** The notifications of a channel from now on, as they come. */
+  async notifications(channel: 'outbox' | 'inbox' | 'deadletter'): Promise<unknown[]> {
+    const [row] = await this.query<{ name: string }>('select whizbang.wake_channel($1) as name', [channel]);
+    const client = new pg.Client({ connectionString: this.url });
+    client.on('error', () => undefined);
+    await client.connect();
+    onTestFinished(() => client.end());
+    const received: unknown[] = [];
+    client.on('notification', (notification) => received.push(notification));
+    await client.query(`listen ${pg.escapeIdentifier(row?.name ?? '')}`);
+    return received;
+  }
+
   /** Nothing waits any more. */
   async waitForEmpty(timeoutMs = 30_000): Promise<void> {
     await waitFor(

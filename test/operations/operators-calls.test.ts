@@ -187,6 +187,21 @@ describe('one dead letter', () => {
     ]);
   });
 
+  test.each(['', ' \t'])('is not touched by somebody without a name: %j', async (nobody) => {
+    const [id = ''] = await dead({});
+    const calls = await operations();
+    const before = await calls.show(id);
+    for (const call of [
+      calls.retry(id, nobody),
+      calls.hold(id, nobody),
+      calls.giveUp(id, nobody),
+      calls.note(id, nobody, 'who was it?'),
+    ]) {
+      await expect(call).rejects.toThrow('actor must say who does it');
+    }
+    expect(await calls.show(id)).toEqual(before);
+  });
+
   test('that could not be read is not retried', async () => {
     const [id = ''] = await dead({ envelope: null, raw_body: Buffer.from('?') });
     expect(await (await operations()).retry(id, 'ada')).toBe(false);

@@ -52,6 +52,7 @@ describe.each(['wh_outbox', 'wh_inbox'] as const)('the sentinel over %s', (table
       { message_type: 'worst', stream_id: stream, attempts: 992, [since]: at },
       { message_type: 'past', attempts: 11, [since]: at },
       { message_type: 'parked', attempts: 4, scheduled_for: 'infinity', [since]: at },
+      { message_type: 'parked-behind', stream_id: stream, blocked: true, scheduled_for: 'infinity', [since]: at },
       { message_type: 'at-the-cap', attempts: 10 },
       { message_type: 'waiting', attempts: 9, scheduled_for: minutesAgo(-60) },
       { message_type: 'healthy' },
@@ -63,6 +64,7 @@ describe.each(['wh_outbox', 'wh_inbox'] as const)('the sentinel over %s', (table
       { message_id: ids[0], type: 'worst', stream, attempts: 992, since: at.toISOString() },
       { message_id: ids[1], type: 'past', stream: null, attempts: 11, since: at.toISOString() },
       { message_id: ids[2], type: 'parked', stream: null, attempts: 4, since: at.toISOString() },
+      { message_id: ids[3], type: 'parked-behind', stream, attempts: 0, since: at.toISOString() },
     ]);
     const cap = side === 'outbox' ? 'maxOutboxAttempts' : 'maxInboxAttempts';
     expect(warnings[0]?.message).toContain(`Stuck ${side} row sentinel: the row was claimed past ${cap}`);

@@ -213,6 +213,32 @@ describe.each(workTables)('rows of the %s behind a head that does not move', (na
     const { labels } = await drain();
     expect(labels).toEqual(['a2', 'a3']);
   });
+
+  test('are freed behind more healthy blocked streams than one look takes, and the looks begin anew at the end', async () => {
+    const letters = ['a', 'b', 'c', 'd', 'e'];
+    await table.store(letters.flatMap((letter) => [`${letter}1`, `${letter}2`]));
+    await table.fail(other, await table.claim(other));
+    await table.set(
+      'blocked = true, scheduled_for = null, attempts = 0',
+      letters.map((letter) => `${letter}2`),
+    );
+    await table.remove(['e1']);
+    // Two streams in a look, as a heartbeat takes a thousand.
+    const looks = [];
+    let after: string | null = null;
+    for (let look = 0; look < 4; look += 1) {
+      const { freed, next_after: next } = await table.unblockStrandedFrom(after, 2);
+      looks.push([freed, next === null ? 'end' : 'goes on']);
+      after = next;
+    }
+    expect(looks).toEqual([
+      [0, 'goes on'],
+      [0, 'goes on'],
+      [1, 'end'],
+      [0, 'goes on'],
+    ]);
+    expect(await table.claimLabels(me)).toEqual(['e2']);
+  });
 });
 
 async function heldBy(table: WorkTable, holder: string) {

@@ -150,10 +150,16 @@ export class WorkTable {
   }
 
   async unblockStranded(limit?: number): Promise<number> {
-    const { rows } = await this.pool.query<{ freed: number }>(
-      `select ${this.prefix}unblock_stranded_${this.name}_streams(${limit ?? ''}) as freed`,
+    return (await this.unblockStrandedFrom(null, limit)).freed;
+  }
+
+  /** As a heartbeat does: some streams, and where the next look goes on. */
+  async unblockStrandedFrom(after: string | null, limit = 1000): Promise<{ freed: number; next_after: string | null }> {
+    const { rows } = await this.pool.query<{ freed: number; next_after: string | null }>(
+      `select * from ${this.prefix}unblock_stranded_${this.name}_streams($1, $2)`,
+      [limit, after],
     );
-    return rows[0]?.freed ?? -1;
+    return rows[0] ?? { freed: -1, next_after: null };
   }
 
   /** By hand, as an operator would; `where` is about the rows' labels. */

@@ -191,7 +191,7 @@ export class Workers {
     await this.#heartbeat.start();
     this.#listener?.start();
     await transport.connect({ logger, onReadyChange: (ready, cause) => this.#onReadyChange(ready, cause) });
-    this.#publisher?.start();
+    this.#publisher?.start(this.#receiver?.established);
     this.#dispatcher?.start();
     await this.#receiver?.start();
     this.#recovery?.start();

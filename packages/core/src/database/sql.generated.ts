@@ -208,6 +208,16 @@ create table whizbang.wh_duties (
 `,
   },
   {
+    kind: 'migration',
+    name: '0002_parked_rows',
+    checksum: '8dd8fb62f4cb9b501021732260638be629109326784a3e7b09a60dbb4e6199dd',
+    text: `-- Parked rows by themselves: one that also waits behind another row of its stream is in no index that claims read, and was
+-- seen neither by the sentinel nor by service_status until that row had gone. Claims change none of these columns.
+create index idx_outbox_parked on whizbang.wh_outbox (sequence) where processed_at is null and scheduled_for = 'infinity';
+create index idx_inbox_parked on whizbang.wh_inbox (sequence) where processed_at is null and scheduled_for = 'infinity';
+`,
+  },
+  {
     kind: 'function',
     name: 'acquire_duty',
     checksum: '2c7ea50e9f224c4b5863bc0949bc769c13865ba063aff1ce595f06bfcdac56e1',
@@ -1043,9 +1053,9 @@ $$;
   {
     kind: 'function',
     name: 'find_stuck_inbox_rows',
-    checksum: 'b3f259f9a803b791fd0c0b97a803a824b8693274242e2a0c6bff2a253d80b66b',
+    checksum: 'b03ce1e30f412ccef94a12b6be7dbf5a7b2225666214803841a86ae55aa037c3',
     text: `-- Rows that were claimed more often than the cap allows and never drained, worst first; and parked rows (infinity), which
--- nothing will ever drain. Served by idx_inbox_stuck_sentinel and idx_inbox_due; a threshold below 5 reads the table beside.
+-- nothing will ever drain. Served by idx_inbox_stuck_sentinel and idx_inbox_parked; a threshold below 5 reads the table beside.
 create or replace function whizbang.find_stuck_inbox_rows(p_max_attempts integer, p_limit integer)
 returns table (
   message_id uuid, message_type text, stream_id uuid, attempts integer, claimed_since timestamptz, parked boolean
@@ -1066,8 +1076,8 @@ begin
      order by o.attempts desc, o.sequence limit p_limit)
     union
     (select o.message_id, o.message_type, o.stream_id, o.attempts, o.received_at, o.scheduled_for, o.sequence from whizbang.wh_inbox o
-     where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
-     order by o.scheduled_for, o.sequence limit p_limit)
+     where o.processed_at is null and o.scheduled_for = 'infinity'
+     order by o.sequence limit p_limit)
   ) s
   order by s.attempts desc, s.received_at
   limit p_limit;
@@ -1078,9 +1088,9 @@ $$;
   {
     kind: 'function',
     name: 'find_stuck_outbox_rows',
-    checksum: '4ed6d17a894dc6e7dae9e970dc94639bba50117627853cabe808bd73516c0f48',
+    checksum: 'b4fbe661db3b7cceabddaca71ee7a5099da2a1b5aca76a7b35c065a4c9d6a2e4',
     text: `-- Rows that were claimed more often than the cap allows and never drained, worst first; and parked rows (infinity), which
--- nothing will ever drain. Served by idx_outbox_stuck_sentinel and idx_outbox_due; a threshold below 5 reads the table beside.
+-- nothing will ever drain. Served by idx_outbox_stuck_sentinel and idx_outbox_parked; a threshold below 5 reads the table beside.
 create or replace function whizbang.find_stuck_outbox_rows(p_max_attempts integer, p_limit integer)
 returns table (
   message_id uuid, message_type text, stream_id uuid, attempts integer, claimed_since timestamptz, parked boolean
@@ -1101,8 +1111,8 @@ begin
      order by o.attempts desc, o.sequence limit p_limit)
     union
     (select o.message_id, o.message_type, o.stream_id, o.attempts, o.created_at, o.scheduled_for, o.sequence from whizbang.wh_outbox o
-     where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
-     order by o.scheduled_for, o.sequence limit p_limit)
+     where o.processed_at is null and o.scheduled_for = 'infinity'
+     order by o.sequence limit p_limit)
   ) s
   order by s.attempts desc, s.created_at
   limit p_limit;
@@ -2003,7 +2013,7 @@ $$;
   {
     kind: 'function',
     name: 'service_status',
-    checksum: '3022bcee8c5d76936f45aa352a5d2eb447488a3bd6031cb4a32461f2e281955d',
+    checksum: 'b381a323c109eb15e0d208e6d1fe9089f2d4cef3b4b141fbe1591f2501357d1e',
     text: `-- How a service stands, in rows of category, name and value. Counts stop at 5,000 and read only the partial indexes, so
 -- that the answer takes as long whatever waits. What is due counts as pending whether it is tried for the first time or
 -- again; what waits for its time counts as scheduled.
@@ -2045,8 +2055,8 @@ begin
     union all
     select 'parked', (select count(*) from (
              select 1 from whizbang.wh_outbox o
-             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
-             order by o.scheduled_for, o.sequence limit 5000) w)
+             where o.processed_at is null and o.scheduled_for = 'infinity'
+             order by o.sequence limit 5000) w)
     union all
     select 'blocked_streams', (
       with recursive blocked_stream as (
@@ -2092,8 +2102,8 @@ begin
     union all
     select 'parked', (select count(*) from (
              select 1 from whizbang.wh_inbox o
-             where o.processed_at is null and o.scheduled_for is not null and not o.blocked and o.scheduled_for = 'infinity'
-             order by o.scheduled_for, o.sequence limit 5000) w)
+             where o.processed_at is null and o.scheduled_for = 'infinity'
+             order by o.sequence limit 5000) w)
     union all
     select 'blocked_streams', (
       with recursive blocked_stream as (
@@ -2370,19 +2380,24 @@ $$;
   {
     kind: 'function',
     name: 'unblock_stranded_inbox_streams',
-    checksum: '628315e922a14284e72fdfe160ccaccd55c8e0dc064b832cd056cc0ef82d8d8d',
+    checksum: 'd000ab7c6349fb5f2f2124c95b997bf56ce20e3ad5ef2847fd8528df3690e9f4',
     text: `-- The net below unblock_inbox_streams: frees streams whose blocked rows have no living head, as happens when a head is
--- deleted or parked by hand. Walks the distinct streams of the index of blocked rows, up to p_limit of them. Returns how
--- many rows were freed.
-create or replace function whizbang.unblock_stranded_inbox_streams(p_limit integer default 1000) returns integer
+-- deleted or parked by hand. Walks the distinct streams of the index of blocked rows, up to p_limit of them from after
+-- p_after on. Returns how many rows were freed, and where the next call goes on: null for the beginning, when the end was
+-- reached.
+create or replace function whizbang.unblock_stranded_inbox_streams(
+  p_limit integer default 1000, p_after uuid default null, out freed integer, out next_after uuid
+)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
-  v_unblocked integer;
+  -- No stream has this id.
+  v_after uuid := coalesce(p_after, '00000000-0000-0000-0000-000000000000');
 begin
   with recursive blocked_stream as (
-    (select b.stream_id, b.sequence, 1 as position from whizbang.wh_inbox b where b.blocked order by b.stream_id, b.sequence limit 1)
+    (select b.stream_id, b.sequence, 1 as position from whizbang.wh_inbox b
+     where b.blocked and b.stream_id > v_after order by b.stream_id, b.sequence limit 1)
     union all
     select n.stream_id, n.sequence, s.position + 1
     from blocked_stream s
@@ -2392,22 +2407,25 @@ begin
       order by b.stream_id, b.sequence limit 1
     ) n
     where s.position < p_limit
+  ),
+  unblocked as (
+    update whizbang.wh_inbox o
+    set blocked = false
+    where o.message_id = any (array(
+      select f.message_id
+      from blocked_stream s
+      cross join lateral (
+        select b.message_id from whizbang.wh_inbox b
+        where b.blocked and b.stream_id = s.stream_id order by b.sequence limit 1
+      ) f
+      where not exists (
+        select 1 from whizbang.wh_inbox e
+        where e.stream_id = s.stream_id and e.sequence < s.sequence and e.processed_at is null and not e.blocked
+          and (e.scheduled_for is null or e.scheduled_for < 'infinity'))))
+    returning 1
   )
-  update whizbang.wh_inbox o
-  set blocked = false
-  where o.message_id = any (array(
-    select f.message_id
-    from blocked_stream s
-    cross join lateral (
-      select b.message_id from whizbang.wh_inbox b
-      where b.blocked and b.stream_id = s.stream_id order by b.sequence limit 1
-    ) f
-    where not exists (
-      select 1 from whizbang.wh_inbox e
-      where e.stream_id = s.stream_id and e.sequence < s.sequence and e.processed_at is null and not e.blocked
-        and (e.scheduled_for is null or e.scheduled_for < 'infinity'))));
-  get diagnostics v_unblocked = row_count;
-  return v_unblocked;
+  select (select count(*) from unblocked)::integer, (select s.stream_id from blocked_stream s where s.position = p_limit)
+    into freed, next_after;
 end
 $$;
 `,
@@ -2415,19 +2433,24 @@ $$;
   {
     kind: 'function',
     name: 'unblock_stranded_outbox_streams',
-    checksum: '550ed612f5361d0932eae921ed79c3d29af58bffc96742a8fb050895bab6f899',
+    checksum: '5543b55eb8687021eb765d95e4b5c8a44b416791635177365e6cacd5e915b524',
     text: `-- The net below unblock_outbox_streams: frees streams whose blocked rows have no living head, as happens when a head is
--- deleted or parked by hand. Walks the distinct streams of the index of blocked rows, up to p_limit of them. Returns how
--- many rows were freed.
-create or replace function whizbang.unblock_stranded_outbox_streams(p_limit integer default 1000) returns integer
+-- deleted or parked by hand. Walks the distinct streams of the index of blocked rows, up to p_limit of them from after
+-- p_after on. Returns how many rows were freed, and where the next call goes on: null for the beginning, when the end was
+-- reached.
+create or replace function whizbang.unblock_stranded_outbox_streams(
+  p_limit integer default 1000, p_after uuid default null, out freed integer, out next_after uuid
+)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
-  v_unblocked integer;
+  -- No stream has this id.
+  v_after uuid := coalesce(p_after, '00000000-0000-0000-0000-000000000000');
 begin
   with recursive blocked_stream as (
-    (select b.stream_id, b.sequence, 1 as position from whizbang.wh_outbox b where b.blocked order by b.stream_id, b.sequence limit 1)
+    (select b.stream_id, b.sequence, 1 as position from whizbang.wh_outbox b
+     where b.blocked and b.stream_id > v_after order by b.stream_id, b.sequence limit 1)
     union all
     select n.stream_id, n.sequence, s.position + 1
     from blocked_stream s
@@ -2437,22 +2460,25 @@ begin
       order by b.stream_id, b.sequence limit 1
     ) n
     where s.position < p_limit
+  ),
+  unblocked as (
+    update whizbang.wh_outbox o
+    set blocked = false
+    where o.message_id = any (array(
+      select f.message_id
+      from blocked_stream s
+      cross join lateral (
+        select b.message_id from whizbang.wh_outbox b
+        where b.blocked and b.stream_id = s.stream_id order by b.sequence limit 1
+      ) f
+      where not exists (
+        select 1 from whizbang.wh_outbox e
+        where e.stream_id = s.stream_id and e.sequence < s.sequence and e.processed_at is null and not e.blocked
+          and (e.scheduled_for is null or e.scheduled_for < 'infinity'))))
+    returning 1
   )
-  update whizbang.wh_outbox o
-  set blocked = false
-  where o.message_id = any (array(
-    select f.message_id
-    from blocked_stream s
-    cross join lateral (
-      select b.message_id from whizbang.wh_outbox b
-      where b.blocked and b.stream_id = s.stream_id order by b.sequence limit 1
-    ) f
-    where not exists (
-      select 1 from whizbang.wh_outbox e
-      where e.stream_id = s.stream_id and e.sequence < s.sequence and e.processed_at is null and not e.blocked
-        and (e.scheduled_for is null or e.scheduled_for < 'infinity'))));
-  get diagnostics v_unblocked = row_count;
-  return v_unblocked;
+  select (select count(*) from unblocked)::integer, (select s.stream_id from blocked_stream s where s.position = p_limit)
+    into freed, next_after;
 end
 $$;
 `,

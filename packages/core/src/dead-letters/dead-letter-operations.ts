@@ -111,23 +111,23 @@ export class DeadLetterOperations {
 
   /** Back to work at once, with one attempt beyond its budget. False when it is recovered already or cannot come back. */
   async retry(deadLetterId: string, actor: string): Promise<boolean> {
-    const done = await this.#ask('retry_dead_letter', deadLetterId, actor);
+    const done = await this.#act('retry_dead_letter', deadLetterId, actor);
     this.#scanNow();
     return done;
   }
 
   /** To be left alone by the policy and by new generations. */
   async hold(deadLetterId: string, actor: string): Promise<boolean> {
-    return this.#ask('hold_dead_letter', deadLetterId, actor);
+    return this.#act('hold_dead_letter', deadLetterId, actor);
   }
 
   /** Never again. */
   async giveUp(deadLetterId: string, actor: string): Promise<boolean> {
-    return this.#ask('give_up_dead_letter', deadLetterId, actor);
+    return this.#act('give_up_dead_letter', deadLetterId, actor);
   }
 
   async note(deadLetterId: string, actor: string, note: string): Promise<boolean> {
-    return this.#ask('note_dead_letter', deadLetterId, actor, note.replaceAll('\0', '\uFFFD').toWellFormed());
+    return this.#act('note_dead_letter', deadLetterId, actor, note.replaceAll('\0', '\uFFFD').toWellFormed());
   }
 
   /** Retries all that match, oldest first, slowly, and stops by itself when too many are dead again. */
@@ -151,9 +151,7 @@ export class DeadLetterOperations {
 
   async #inBulk(filter: DeadLetterFilter, options: BulkOptions, call: string): Promise<BulkResult> {
     const { actor, dryRun = false, perSecond = 100, stopWhenDeadAgain = 0.5, signal } = options;
-    if (actor.trim() === '') {
-      throw new ConfigurationError('actor must say who does it.');
-    }
+    checkActor(actor);
     if (!(perSecond > 0)) {
       throw new ConfigurationError('perSecond must be above 0.');
     }
@@ -172,7 +170,7 @@ export class DeadLetterOperations {
     for (let from = 0; from < ids.length && signal?.aborted !== true; from += size) {
       const page = ids.slice(from, from + size);
       for (const id of page) {
-        changed += (await this.#ask(call, id, actor)) ? 1 : 0;
+        changed += (await this.#act(call, id, actor)) ? 1 : 0;
       }
       if (call === 'retry_dead_letter') {
         this.#scanNow();
@@ -212,13 +210,21 @@ export class DeadLetterOperations {
     return failed >= Math.min(fewFailures, ids.length) && failed > share * (failed + gone);
   }
 
-  async #ask(call: string, ...values: string[]): Promise<boolean> {
+  async #act(call: string, deadLetterId: string, actor: string, ...more: string[]): Promise<boolean> {
+    checkActor(actor);
+    const values = [deadLetterId, actor, ...more];
     const parameters = values.map((_, index) => `$${index + 1}`).join(', ');
     const { rows } = await this.#pool.query<{ answer: boolean }>(
       `select ${this.#prefix}${call}(${parameters}) as answer`,
       values,
     );
     return rows[0]?.answer === true;
+  }
+}
+
+function checkActor(actor: string): void {
+  if (actor.trim() === '') {
+    throw new ConfigurationError('actor must say who does it.');
   }
 }
 

@@ -29,6 +29,8 @@ export class Heartbeat {
   #registered: string | undefined;
   #beatingSinceMs = 0;
   #lastBeatMs = Number.NEGATIVE_INFINITY;
+  /** How far the look for stranded streams has come: a beat looks at some of them, the next goes on from there. */
+  #lookedAt: { readonly outbox: string | null; readonly inbox: string | null } = { outbox: null, inbox: null };
 
   constructor(settings: HeartbeatSettings) {
     this.#settings = settings;
@@ -70,12 +72,28 @@ export class Heartbeat {
   async #beat(): Promise<void> {
     const { pool, schema, service, identity, logger } = this.#settings;
     const id = identity.current;
-    const { rows } = await pool.query<{ dead: string[] | null }>(
-      `select ${schema.prefix}record_heartbeat($1, $2, $3, $4, null, $5) as dead, ${schema.prefix}unblock_stranded_outbox_streams(), ${schema.prefix}unblock_stranded_inbox_streams()`,
-      [id, service, hostname().slice(0, 200), process.pid, this.#mayJudge() ? staleSeconds : null],
+    const { rows } = await pool.query<{
+      dead: string[] | null;
+      outbox_after: string | null;
+      inbox_after: string | null;
+    }>(
+      `select ${schema.prefix}record_heartbeat($1, $2, $3, $4, null, $5) as dead,
+              o.next_after as outbox_after, i.next_after as inbox_after
+       from ${schema.prefix}unblock_stranded_outbox_streams(p_after => $6) o,
+            ${schema.prefix}unblock_stranded_inbox_streams(p_after => $7) i`,
+      [
+        id,
+        service,
+        hostname().slice(0, 200),
+        process.pid,
+        this.#mayJudge() ? staleSeconds : null,
+        this.#lookedAt.outbox,
+        this.#lookedAt.inbox,
+      ],
     );
-    const dead = rows[0]?.dead ?? [];
-    if (dead.length > 0) {
+    const { dead, outbox_after: outbox, inbox_after: inbox } = rows[0] ?? {};
+    this.#lookedAt = { outbox: outbox ?? null, inbox: inbox ?? null };
+    if (dead !== null && dead !== undefined && dead.length > 0) {
       const released = await pool.query<{ leases: number }>(
         `select ${schema.prefix}release_dead_instances($1) as leases`,
         [dead],

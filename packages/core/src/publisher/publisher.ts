@@ -20,6 +20,7 @@ import { OwedSettlements } from '../runtime/owed-settlements.js';
 import type { Instruments } from '../telemetry/instruments.js';
 import type { Sleeper } from '../wakeups/sleeper.js';
 import { type BatchOutcome, publishBatch, tryOf } from './publish-batch.js';
+import { untilReceived } from './until-received.js';
 
 export interface PublisherSettings {
   readonly service: string;
@@ -72,8 +73,9 @@ export class Publisher {
     this.#databaseOutage = new OutageLog(settings.logger, 'The publisher cannot use the database');
   }
 
-  start(): void {
-    this.#running ??= this.#run();
+  /** @param received - resolves when the broker knows what this service receives. left out: it receives nothing */
+  start(received?: Promise<void>): void {
+    this.#running ??= this.#run(received);
   }
 
   /** The transport's readiness has changed. */
@@ -97,7 +99,11 @@ export class Publisher {
     return ended ? this.#owed.size : this.#leases.held;
   }
 
-  async #run(): Promise<void> {
+  async #run(received: Promise<void> | undefined): Promise<void> {
+    if (received !== undefined) {
+      const { transport, sleeper, logger } = this.#settings;
+      await untilReceived(received, { transport, sleeper, logger, signal: this.#intake.signal });
+    }
     let hand = emptyHand;
     let more = false;
     while (!this.#intake.signal.aborted) {

@@ -40,10 +40,16 @@ export interface ReceiverSettings {
 export class Receiver {
   readonly #settings: ReceiverSettings;
   readonly #databaseOutage: OutageLog;
+  /** Resolves when the broker first knows of the subscription; stays pending while it does not. */
+  readonly established: Promise<void>;
+  #establish: () => void = () => undefined;
   #subscription: TransportSubscription | undefined;
 
   constructor(settings: ReceiverSettings) {
     this.#settings = settings;
+    this.established = new Promise((resolve) => {
+      this.#establish = resolve;
+    });
     this.#databaseOutage = new OutageLog(settings.logger, 'The receiver cannot use the database');
   }
 
@@ -53,8 +59,9 @@ export class Receiver {
       { service, bindings, ordered: !parallel, maxBatch: batchSize, prefetch },
       (deliveries) => this.#receive(deliveries),
     );
+    void this.#subscription.established.then(this.#establish);
     // Whoever publishes right after start() should find the queue; a broker that is away is not waited for.
-    await settlesWithin(this.#subscription.established, establishMs);
+    await settlesWithin(this.established, establishMs);
   }
 
   async stop(): Promise<void> {
