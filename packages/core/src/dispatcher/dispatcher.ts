@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import type { Logger } from '../contract/logger.js';
 import { MessageFailureReason, failureReasonName } from '../contract/message-failure-reason.js';
-import { type Settlements, nothingToSettle } from '../contract/work.js';
+import type { ClaimResult, Settlements } from '../contract/work.js';
 import { explainDatabaseError } from '../database/database-error.js';
 import type { Breakers } from '../failure/breakers.js';
 import { type FailureJudge, concernsOthers } from '../failure/failure-judge.js';
@@ -12,7 +12,7 @@ import type { InstanceIdentity } from '../runtime/instance-identity.js';
 import { type HeldMessage, Lanes, type Unit } from '../runtime/lanes.js';
 import { LeaseKeeper } from '../runtime/lease-keeper.js';
 import { OutageLog } from '../runtime/outage-log.js';
-import { OwedSettlements } from '../runtime/owed-settlements.js';
+import { type Claim, WorkExchange } from '../runtime/work-exchange.js';
 import type { Instruments } from '../telemetry/instruments.js';
 import type { Sleeper } from '../wakeups/sleeper.js';
 import { type PublishInTransaction, type UnitOutcome, handleUnit } from './handle-unit.js';
@@ -44,8 +44,6 @@ const rowsPerLane = 64;
 const outagePauseMs = 500;
 // A message that kills its process does so soon. One that hangs, or a long handler beside it, must not stop all the others.
 const trialPatienceMs = 10_000;
-const saturatedLooks = 3;
-const databaseRetryMs = [100, 200, 400, 800, 1_600, 3_200, 5_000];
 
 interface RunningUnit {
   readonly unit: Unit;
@@ -61,7 +59,7 @@ export class Dispatcher {
   readonly #settings: DispatcherSettings;
   readonly #intake = new AbortController();
   readonly #lanes = new Lanes();
-  readonly #owed = new OwedSettlements();
+  readonly #work: WorkExchange;
   readonly #leases: LeaseKeeper;
   readonly #databaseOutage: OutageLog;
   readonly #running = new Map<Unit, RunningUnit>();
@@ -71,7 +69,6 @@ export class Dispatcher {
   // A suspect that waits to be tried, and until when everything else stands back for it, before its try and during it.
   #trial: HeldMessage | undefined;
   #trialUntil: number | undefined;
-  #saturated = 0;
   #pausedUntil = 0;
   #loop: Promise<void> | undefined;
 
@@ -85,6 +82,18 @@ export class Dispatcher {
       { maxRenewals: settings.maxLeaseRenewals, onEnding: (messageId) => this.#abortUnitOf(messageId) },
     );
     this.#databaseOutage = new OutageLog(settings.logger, 'The dispatcher cannot use the database');
+    this.#work = new WorkExchange({
+      exchange: (holder, settlements, claim) =>
+        settings.store.exchange(holder, settlements, settings.judge.settings, claim),
+      identity: settings.identity,
+      breakers: settings.breakers,
+      breakerKey: ({ messageType }) => messageType,
+      maxBytes: settings.batchBytes,
+      leaseSeconds: settings.leaseSeconds,
+      outage: this.#databaseOutage,
+      signal: this.#intake.signal,
+      onSettled: (settlements, result) => this.#settled(settlements, result),
+    });
   }
 
   start(): void {
@@ -119,7 +128,7 @@ export class Dispatcher {
       await settlesWithin(this.#loop ?? Promise.resolve(), 3_000);
     }
     this.#leases.stop();
-    return stuck.length + this.#owed.size;
+    return stuck.length + this.#work.owed.size;
   }
 
   async #run(): Promise<void> {
@@ -130,13 +139,13 @@ export class Dispatcher {
         continue;
       }
       const room = batchSize - this.#lanes.waiting;
-      if (this.#lanes.waiting > 0 && room < batchSize / 2 && this.#owed.size === 0) {
+      if (this.#lanes.waiting > 0 && room < batchSize / 2 && this.#work.owed.size === 0) {
         await sleeper.waitForRing(1_000);
         continue;
       }
-      const look = await this.#exchange(Math.max(room, 0));
+      const look = await this.#claim(Math.max(room, 0));
       this.#start();
-      if (look.claimed > 0) {
+      if (look.rows.length > 0) {
         sleeper.foundWork();
       } else if (look.full) {
         await pause(5, this.#intake.signal);
@@ -169,10 +178,8 @@ export class Dispatcher {
       this.#release([row]);
       return;
     }
-    if (this.#owed.size > 0) {
-      // What it may take along must not be what others have done.
-      await this.#exchange(0);
-    }
+    // What it may take along must not be what others have done.
+    await this.#settle();
     this.#trial = undefined;
     this.#trialUntil = this.#patience();
     this.#lanes.add([row]);
@@ -193,49 +200,16 @@ export class Dispatcher {
     }
   }
 
-  async #exchange(limit: number): Promise<{ claimed: number; full: boolean; dueMs: number | null }> {
-    const { store, identity, batchBytes, leaseSeconds, judge, breakers, onDeadLetter } = this.#settings;
-    for (let failures = 0; ;) {
-      const owed = this.#owed.take() ?? { holder: identity.current, settlements: nothingToSettle };
-      const claims = limit > 0 && owed.holder === identity.current && !this.#intake.signal.aborted;
-      const delivered = [...this.#stopping];
-      try {
-        const result = await store.exchange(owed.holder, owed.settlements, judge.settings, {
-          limit: claims ? limit : 0,
-          maxBytes: batchBytes,
-          leaseSeconds,
-          blockLeased: this.#saturated >= saturatedLooks,
-          closed: breakers.closed(),
-        });
-        this.#databaseOutage.over();
-        this.#settled(owed.settlements, result.staleIds);
-        if (result.deadIds.length > 0) {
-          onDeadLetter(result.deadIds);
-        }
-        if (this.#owed.size > 0 && !claims) {
-          continue;
-        }
-        for (const streamId of delivered) {
-          this.#stopping.delete(streamId);
-        }
-        const full = claims && result.candidates >= limit;
-        this.#saturated = full && result.claimed.length === 0 ? this.#saturated + 1 : 0;
-        breakers.handedOut(result.claimed.map((row) => row.messageType));
-        this.#accept(result.claimed.map((row) => ({ ...row, holder: owed.holder })));
-        return { claimed: result.claimed.length, full, dueMs: result.dueMs };
-      } catch (error) {
-        this.#owed.putBack(owed);
-        this.#databaseOutage.noticed(explainDatabaseError(error, '')?.message ?? String(error));
-        if (claims) {
-          identity.renew();
-        }
-        failures += 1;
-        if (this.#intake.signal.aborted && failures > 2) {
-          return { claimed: 0, full: false, dueMs: null };
-        }
-        await pause(databaseRetryMs[Math.min(failures, databaseRetryMs.length) - 1] ?? 0, this.#intake.signal);
-      }
+  /** Settles what is owed and claims up to `limit` rows into the lanes. */
+  async #claim(limit: number): Promise<Claim> {
+    // Their failures reach the database with this exchange, so it claims nothing of theirs; those that stop meanwhile stay.
+    const delivered = [...this.#stopping];
+    const claim = await this.#work.run(limit);
+    for (const streamId of delivered) {
+      this.#stopping.delete(streamId);
     }
+    this.#accept(claim.rows.map((row) => ({ ...row, holder: claim.holder })));
+    return claim;
   }
 
   #accept(rows: readonly HeldMessage[]): void {
@@ -261,7 +235,7 @@ export class Dispatcher {
     }
     const surplus = this.#lanes.add(tried, this.#maxPerLane);
     for (const row of surplus) {
-      this.#owed.add(row.holder, { deferred: [row] });
+      this.#work.owed.add(row.holder, { deferred: [row] });
     }
   }
 
@@ -269,7 +243,7 @@ export class Dispatcher {
   #giveUp(row: HeldMessage): boolean {
     const givenUp = this.#settings.judge.givenUp(row);
     if (givenUp !== undefined) {
-      this.#owed.add(row.holder, { failed: [givenUp] });
+      this.#work.owed.add(row.holder, { failed: [givenUp] });
       if (row.streamId !== null && !row.parked && givenUp.policy !== 'continue') {
         this.#stopping.add(row.streamId);
       }
@@ -311,7 +285,7 @@ export class Dispatcher {
     this.#conclude(unit, outcome, signal);
     this.#running.delete(unit);
     this.#start();
-    if (this.#owed.size > 0 || this.#lanes.waiting < this.#settings.batchSize / 2) {
+    if (this.#work.owed.size > 0 || this.#lanes.waiting < this.#settings.batchSize / 2) {
       this.#settings.sleeper.ring();
     }
   }
@@ -357,7 +331,7 @@ export class Dispatcher {
     for (const row of unit.rows) {
       const failure = judge.failed(row, outcome.error, outcome.reason, outcome.retryable);
       const reason = failureReasonName(failure.reason);
-      this.#owed.add(row.holder, { failed: [failure] });
+      this.#work.owed.add(row.holder, { failed: [failure] });
       // A handler that asks for another time has not failed.
       if (concernsOthers(failure.reason) && failure.permanent !== true && !(outcome.error instanceof RetryLater)) {
         breakers.failed(row.messageType, failure.reason, failure);
@@ -387,12 +361,15 @@ export class Dispatcher {
 
   #release(rows: readonly HeldMessage[]): void {
     for (const row of rows) {
-      this.#owed.add(row.holder, { released: [row] });
+      this.#work.owed.add(row.holder, { released: [row] });
     }
   }
 
-  #settled({ failed, released, deferred = [] }: Settlements, staleIds: readonly string[]): void {
+  #settled({ failed, released, deferred = [] }: Settlements, { staleIds, deadIds }: ClaimResult): void {
     this.#leases.drop([...failed, ...released, ...deferred]);
+    if (deadIds.length > 0) {
+      this.#settings.onDeadLetter(deadIds);
+    }
     if (staleIds.length > 0) {
       this.#settings.instruments.add('stale', staleIds.length, { category: 'inbox' });
       this.#settings.logger.debug({ count: staleIds.length }, 'Rows were put down after their lease had run out');
@@ -417,8 +394,8 @@ export class Dispatcher {
   }
 
   async #settle(): Promise<void> {
-    if (this.#owed.size > 0) {
-      await this.#exchange(0);
+    if (this.#work.owed.size > 0) {
+      await this.#claim(0);
     }
   }
 }

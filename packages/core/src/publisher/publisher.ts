@@ -1,13 +1,7 @@
 import type { Logger } from '../contract/logger.js';
 import { MessageFailureReason, failureReasonName } from '../contract/message-failure-reason.js';
 import type { PublishOutcome, Transport } from '../contract/transport.js';
-import {
-  type ClaimResult,
-  type ClaimedMessage,
-  type FailedTry,
-  type Settlements,
-  nothingToSettle,
-} from '../contract/work.js';
+import type { ClaimResult, ClaimedMessage, FailedTry, Settlements } from '../contract/work.js';
 import { explainDatabaseError } from '../database/database-error.js';
 import type { Breakers } from '../failure/breakers.js';
 import { type FailureJudge, concernsOthers } from '../failure/failure-judge.js';
@@ -16,7 +10,7 @@ import { after, monotonicMs, pause, settlesWithin } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
 import { LeaseKeeper } from '../runtime/lease-keeper.js';
 import { OutageLog } from '../runtime/outage-log.js';
-import { OwedSettlements } from '../runtime/owed-settlements.js';
+import { type Claim, WorkExchange, nothingClaimed } from '../runtime/work-exchange.js';
 import type { Instruments } from '../telemetry/instruments.js';
 import type { Sleeper } from '../wakeups/sleeper.js';
 import { type BatchOutcome, publishBatch, tryOf } from './publish-batch.js';
@@ -40,16 +34,7 @@ export interface PublisherSettings {
 }
 
 /** Rows in hand and the id under which they were claimed. */
-interface Hand {
-  readonly holder: string;
-  readonly rows: readonly ClaimedMessage[];
-}
-
-const emptyHand: Hand = { holder: '', rows: [] };
-
-// Looks that were full of rows nobody may take before their streams are moved out of the way of claims.
-const saturatedLooks = 3;
-const databaseRetryMs = [100, 200, 400, 800, 1_600, 3_200, 5_000];
+type Hand = Pick<Claim, 'holder' | 'rows'>;
 
 /**
  * Publishes the outbox: claim, hand to the transport, settle. While one batch is in the broker's hands, the batch before
@@ -58,11 +43,10 @@ const databaseRetryMs = [100, 200, 400, 800, 1_600, 3_200, 5_000];
 export class Publisher {
   readonly #settings: PublisherSettings;
   readonly #intake = new AbortController();
-  readonly #work = new AbortController();
+  readonly #sending = new AbortController();
   readonly #leases: LeaseKeeper;
   readonly #databaseOutage: OutageLog;
-  readonly #owed = new OwedSettlements();
-  #saturated = 0;
+  readonly #work: WorkExchange;
   #running: Promise<void> | undefined;
 
   constructor(settings: PublisherSettings) {
@@ -71,6 +55,18 @@ export class Publisher {
       settings.store.renew(holder, tries, settings.leaseSeconds),
     );
     this.#databaseOutage = new OutageLog(settings.logger, 'The publisher cannot use the database');
+    this.#work = new WorkExchange({
+      exchange: (holder, settlements, claim) =>
+        settings.store.exchange(holder, settlements, settings.judge.settings, settings.retainCompleted, claim),
+      identity: settings.identity,
+      breakers: settings.breakers,
+      breakerKey: ({ destination }) => destination,
+      maxBytes: settings.batchBytes,
+      leaseSeconds: settings.leaseSeconds,
+      outage: this.#databaseOutage,
+      signal: this.#intake.signal,
+      onSettled: (settlements, result) => this.#settled(settlements, result),
+    });
   }
 
   /** @param received - resolves when the broker knows what this service receives. left out: it receives nothing */
@@ -89,14 +85,14 @@ export class Publisher {
    * @returns rows that could not be settled; their leases run out by themselves
    */
   async stop(deadlineMs: number): Promise<number> {
-    const softStop = after(deadlineMs, () => this.#work.abort());
+    const softStop = after(deadlineMs, () => this.#sending.abort());
     this.#intake.abort();
     this.#settings.sleeper.ring();
     // The transport answers within its confirm timeout; what is later than that is not waited for.
     const ended = await settlesWithin(this.#running ?? Promise.resolve(), deadlineMs + 2_000);
     softStop.cancel();
     this.#leases.stop();
-    return ended ? this.#owed.size : this.#leases.held;
+    return ended ? this.#work.owed.size : this.#leases.held;
   }
 
   async #run(received: Promise<void> | undefined): Promise<void> {
@@ -104,19 +100,19 @@ export class Publisher {
       const { transport, sleeper, logger } = this.#settings;
       await untilReceived(received, { transport, sleeper, logger, signal: this.#intake.signal });
     }
-    let hand = emptyHand;
+    let hand: Hand = nothingClaimed;
     let more = false;
     while (!this.#intake.signal.aborted) {
       if (!this.#settings.transport.ready()) {
         await this.#waitForTransport(hand);
-        hand = emptyHand;
+        hand = nothingClaimed;
         continue;
       }
       if (hand.rows.length === 0) {
-        const next = await this.#exchange(true);
+        const next = await this.#claim();
         more = next.more;
         if (next.rows.length === 0) {
-          if (this.#owed.size === 0) {
+          if (this.#work.owed.size === 0) {
             await this.#rest(next);
           }
           continue;
@@ -127,16 +123,16 @@ export class Publisher {
       }
       // A suspect is tried with nothing else in hand. Claiming ahead pays when there is more; otherwise the settlement waits for its batch and takes the claim along.
       const suspect = hand.rows.some((row) => row.suspect);
-      if (suspect && this.#owed.size > 0) {
+      if (suspect) {
         // What it may take along must not be what others have done.
-        await this.#exchange(false);
+        await this.#settle();
       }
-      const ahead = more && !suspect ? this.#exchange(true) : undefined;
+      const ahead = more && !suspect ? this.#claim() : undefined;
       const current = hand;
       const outcome = await this.#publish(current);
       const next = await ahead;
-      this.#owed.add(current.holder, outcome.settlements);
-      hand = next === undefined ? emptyHand : this.#withoutStopped(next, outcome.stoppedStreams);
+      this.#work.owed.add(current.holder, outcome.settlements);
+      hand = next === undefined ? nothingClaimed : this.#withoutStopped(next, outcome.stoppedStreams);
       more = next?.more ?? false;
       if (outcome.settlements.completed.length === 0 && outcome.settlements.failed.length === 0) {
         // Nothing moved: the broker takes nothing at the moment, and asking it again at once would not help.
@@ -149,7 +145,7 @@ export class Publisher {
   async #publish(hand: Hand): Promise<BatchOutcome> {
     const { transport, service, instruments, logger } = this.#settings;
     const begun = monotonicMs();
-    const outcome = await publishBatch(hand.rows, transport, service, this.#work.signal, (row, failure, outage) =>
+    const outcome = await publishBatch(hand.rows, transport, service, this.#sending.signal, (row, failure, outage) =>
       this.#judge(row, failure, outage),
     );
     for (const destination of new Set(outcome.published.map((row) => row.destination))) {
@@ -194,55 +190,20 @@ export class Publisher {
       return hand;
     }
     const stopped = (row: ClaimedMessage) => row.streamId !== null && stoppedStreams.has(row.streamId);
-    this.#owed.add(hand.holder, { released: hand.rows.filter(stopped).map(tryOf) });
+    this.#work.owed.add(hand.holder, { released: hand.rows.filter(stopped).map(tryOf) });
     return { holder: hand.holder, rows: hand.rows.filter((row) => !stopped(row)) };
   }
 
-  /** Settles what is owed and, when asked, claims; keeps trying while the database is away, until stop. */
-  async #exchange(claim: boolean): Promise<Hand & { more: boolean; full: boolean; dueMs: number | null }> {
-    const { store, identity, batchSize, batchBytes, leaseSeconds, retainCompleted, judge, breakers } = this.#settings;
-    for (let failures = 0; ;) {
-      const owed = this.#owed.take() ?? { holder: identity.current, settlements: nothingToSettle };
-      // Rows are settled under the id that claimed them; a claim under another id is another call.
-      const claims = claim && owed.holder === identity.current && !this.#intake.signal.aborted;
-      try {
-        const result = await store.exchange(owed.holder, owed.settlements, judge.settings, retainCompleted, {
-          limit: claims ? batchSize : 0,
-          maxBytes: batchBytes,
-          leaseSeconds,
-          blockLeased: this.#saturated >= saturatedLooks,
-          closed: breakers.closed(),
-        });
-        this.#databaseOutage.over();
-        this.#settled(owed.settlements, result);
-        const wantsMore = claim ? !claims && !this.#intake.signal.aborted : this.#owed.size > 0;
-        if (wantsMore) {
-          continue;
-        }
-        const full = result.candidates >= batchSize;
-        this.#saturated = full && result.claimed.length === 0 ? this.#saturated + 1 : 0;
-        this.#leases.hold(owed.holder, result.claimed);
-        breakers.handedOut(result.claimed.map((row) => row.destination));
-        const more = result.claimed.length > 0 && (full || result.candidates > result.claimed.length);
-        return {
-          holder: owed.holder,
-          rows: this.#withoutGivenUp(owed.holder, result.claimed),
-          more,
-          full,
-          dueMs: result.dueMs,
-        };
-      } catch (error) {
-        this.#owed.putBack(owed);
-        this.#databaseOutage.noticed(explainDatabaseError(error, '')?.message ?? String(error));
-        if (claims) {
-          identity.renew();
-        }
-        failures += 1;
-        if (this.#intake.signal.aborted && failures > 2) {
-          return { ...emptyHand, more: false, full: false, dueMs: null };
-        }
-        await pause(databaseRetryMs[Math.min(failures, databaseRetryMs.length) - 1] ?? 0, this.#intake.signal);
-      }
+  /** Settles what is owed and takes the next rows into hand. */
+  async #claim(): Promise<Claim> {
+    const claim = await this.#work.run(this.#settings.batchSize);
+    this.#leases.hold(claim.holder, claim.rows);
+    return { ...claim, rows: this.#withoutGivenUp(claim.holder, claim.rows) };
+  }
+
+  async #settle(): Promise<void> {
+    if (this.#work.owed.size > 0) {
+      await this.#work.run(0);
     }
   }
 
@@ -254,14 +215,14 @@ export class Publisher {
     const stopped = new Set<string>();
     return rows.filter((row) => {
       if (row.streamId !== null && stopped.has(row.streamId)) {
-        this.#owed.add(holder, { released: [tryOf(row)] });
+        this.#work.owed.add(holder, { released: [tryOf(row)] });
         return false;
       }
       const givenUp = this.#settings.judge.givenUp(row);
       if (givenUp === undefined) {
         return true;
       }
-      this.#owed.add(holder, { failed: [givenUp] });
+      this.#work.owed.add(holder, { failed: [givenUp] });
       if (row.streamId !== null && !row.parked && givenUp.policy !== 'continue') {
         stopped.add(row.streamId);
       }
@@ -284,10 +245,8 @@ export class Publisher {
   }
 
   async #waitForTransport(hand: Hand): Promise<void> {
-    this.#owed.add(hand.holder, { released: hand.rows.map(tryOf) });
-    if (this.#owed.size > 0) {
-      await this.#exchange(false);
-    }
+    this.#work.owed.add(hand.holder, { released: hand.rows.map(tryOf) });
+    await this.#settle();
     // Nothing is claimed meanwhile. onReadyChange ends the wait; the bound covers a transport that forgets to tell.
     await this.#settings.sleeper.waitForRing(1_000);
   }
@@ -307,10 +266,8 @@ export class Publisher {
   }
 
   async #finish(hand: Hand): Promise<void> {
-    this.#owed.add(hand.holder, { released: hand.rows.map(tryOf) });
-    if (this.#owed.size > 0) {
-      await this.#exchange(false);
-    }
+    this.#work.owed.add(hand.holder, { released: hand.rows.map(tryOf) });
+    await this.#settle();
     await this.#settings.sleeper.close();
   }
 }

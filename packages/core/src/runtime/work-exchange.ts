@@ -1,0 +1,117 @@
+import {
+  type ClaimRequest,
+  type ClaimResult,
+  type ClaimedMessage,
+  type Settlements,
+  nothingToSettle,
+} from '../contract/work.js';
+import { explainDatabaseError } from '../database/database-error.js';
+import type { Breakers } from '../failure/breakers.js';
+import { pause } from './clock.js';
+import type { InstanceIdentity } from './instance-identity.js';
+import type { OutageLog } from './outage-log.js';
+import { OwedSettlements } from './owed-settlements.js';
+
+export interface WorkExchangeSettings {
+  /** One round trip and one commit: settles what a holder has done, and claims for it when the request has a limit. */
+  readonly exchange: (holder: string, settlements: Settlements, claim: ClaimRequest) => Promise<ClaimResult>;
+  readonly identity: InstanceIdentity;
+  readonly breakers: Breakers;
+  /** By what a row's breaker is known: its destination, or its message type. */
+  readonly breakerKey: (row: ClaimedMessage) => string;
+  readonly maxBytes: number;
+  readonly leaseSeconds: number;
+  readonly outage: OutageLog;
+  /** Once it is aborted, nothing is claimed any more, and settling is not tried for ever. */
+  readonly signal: AbortSignal;
+  readonly onSettled: (settlements: Settlements, result: ClaimResult) => void;
+}
+
+/** Rows in hand, and what the look that brought them tells about the rest. */
+export interface Claim {
+  /** The id under which the rows were claimed: they are settled under it. */
+  readonly holder: string;
+  readonly rows: readonly ClaimedMessage[];
+  /** As many rows were looked at as were asked for, whether or not they could be taken. */
+  readonly full: boolean;
+  /** There is more that could be taken. */
+  readonly more: boolean;
+  /** Milliseconds until something becomes due, `null` when nothing is known to. */
+  readonly dueMs: number | null;
+}
+
+export const nothingClaimed: Claim = { holder: '', rows: [], full: false, more: false, dueMs: null };
+
+// Looks that were full of rows nobody may take before their streams are moved out of the way of claims.
+const saturatedLooks = 3;
+const databaseRetryMs = [100, 200, 400, 800, 1_600, 3_200, 5_000];
+// The leases of what cannot be settled by then run out by themselves.
+const triesWhenStopping = 3;
+
+/** What a worker has to do with its table: it owes settlements, and takes rows. Publisher and dispatcher have one each. */
+export class WorkExchange {
+  /** Settlements that go with the next exchange. */
+  readonly owed = new OwedSettlements();
+  readonly #settings: WorkExchangeSettings;
+  #saturated = 0;
+
+  constructor(settings: WorkExchangeSettings) {
+    this.#settings = settings;
+  }
+
+  /**
+   * Settles what is owed and claims up to `limit` rows; with 0 it settles only. While the database is away it keeps trying,
+   * until the signal. A claim whose answer was lost gives this process another id, see {@link InstanceIdentity}.
+   */
+  async run(limit: number): Promise<Claim> {
+    const { identity, outage, signal } = this.#settings;
+    for (let failures = 0; ;) {
+      const owed = this.owed.take() ?? { holder: identity.current, settlements: nothingToSettle };
+      // Rows are settled under the id that claimed them, and claimed when nothing is owed any more under any.
+      const claims = limit > 0 && owed.holder === identity.current && this.owed.size === 0 && !signal.aborted;
+      try {
+        const result = await this.#exchange(owed.holder, owed.settlements, claims ? limit : 0);
+        if (claims) {
+          return this.#taken(owed.holder, result, limit);
+        }
+        const stillToClaim = limit > 0 && !signal.aborted;
+        if (!stillToClaim && this.owed.size === 0) {
+          return nothingClaimed;
+        }
+      } catch (error) {
+        this.owed.putBack(owed);
+        outage.noticed(explainDatabaseError(error, '')?.message ?? String(error));
+        if (claims) {
+          identity.renew();
+        }
+        failures += 1;
+        if (signal.aborted && failures >= triesWhenStopping) {
+          return nothingClaimed;
+        }
+        await pause(databaseRetryMs[Math.min(failures, databaseRetryMs.length) - 1] ?? 0, signal);
+      }
+    }
+  }
+
+  async #exchange(holder: string, settlements: Settlements, limit: number): Promise<ClaimResult> {
+    const { exchange, breakers, maxBytes, leaseSeconds, outage, onSettled } = this.#settings;
+    const result = await exchange(holder, settlements, {
+      limit,
+      maxBytes,
+      leaseSeconds,
+      blockLeased: this.#saturated >= saturatedLooks,
+      closed: breakers.closed(),
+    });
+    outage.over();
+    onSettled(settlements, result);
+    return result;
+  }
+
+  #taken(holder: string, { claimed, candidates, dueMs }: ClaimResult, limit: number): Claim {
+    const { breakers, breakerKey } = this.#settings;
+    const full = candidates >= limit;
+    this.#saturated = full && claimed.length === 0 ? this.#saturated + 1 : 0;
+    breakers.handedOut(claimed.map(breakerKey));
+    return { holder, rows: claimed, full, more: claimed.length > 0 && (full || candidates > claimed.length), dueMs };
+  }
+}
