@@ -147,3 +147,16 @@ test('there are no default exports in packages', () => {
   const files = ['core', ...adapters].flatMap((name) => sourcesIn(join(packages, name, 'src')));
   expect(files.filter((file) => /^export default\b/m.test(codeOf(file)))).toEqual([]);
 });
+
+test('no application names a broker: what examples and scenarios run on is the connection string alone', () => {
+  const repository = fileURLToPath(new URL('../../', import.meta.url));
+  const scenario = ['orders.ts', 'producer.process.ts', 'service.process.ts', 'stream-traffic.ts', 'ledger.ts'];
+  const applications = [
+    ...sourcesIn(join(repository, 'examples/src')),
+    ...scenario.map((file) => join(repository, 'test/scenario', file)),
+  ];
+  expect(applications.length).toBeGreaterThan(12);
+  // Comments too.
+  const named = applications.filter((file) => /rabbit|amqp|kafka|service.?bus|azure/i.test(readFileSync(file, 'utf8')));
+  expect(named).toEqual([]);
+});

@@ -4,7 +4,7 @@ import { z } from 'zod';
 
 const OrderPlaced = defineMessage('orders.order-placed', {
   schema: z.object({ orderId: z.string(), total: z.number() }),
-  destination: 'orders', // RabbitMQ: the exchange
+  destination: 'orders', // the exchange or topic
   stream: (order) => order.orderId, // first in, first out per order
 });
 const database = process.env['DATABASE_URL'] ?? 'postgres://localhost/postgres';
