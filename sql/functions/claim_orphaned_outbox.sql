@@ -139,7 +139,7 @@ begin
   select c.message_id, c.destination::text, c.message_type::text, c.event_data::text, c.metadata::text, c.stream_id,
          c.attempts, c.sequence, c.body_bytes, c.created_at, c.error, c.failure_reason, c.status,
          (select count(*) from seen)::integer,
-         exists (select 1 from candidate f where f.message_id = c.message_id and f.suspect),
+         c.message_id = any (array(select f.message_id from candidate f where f.suspect)),
          c.stream_id is not null and (select exists (select 1 from whizbang.wh_dead_letters d where d.parks_stream))
            and exists (select 1 from whizbang.wh_dead_letters d
                        where d.parks_stream and d.stream_id = c.stream_id and d.source_table = 'wh_outbox'

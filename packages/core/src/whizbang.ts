@@ -7,6 +7,7 @@ import { checkSchema } from './database/check-schema.js';
 import { explainDatabaseError } from './database/database-error.js';
 import { type MigrateResult, migrate } from './database/migrate.js';
 import type { Database } from './database/pool.js';
+import { beginReadCommitted, readCommittedPool, readCommittedWorkers } from './database/read-committed.js';
 import type { SchemaName } from './database/schema-name.js';
 import { DeadLetterOperations } from './dead-letters/dead-letter-operations.js';
 import { type BatchHandler, type Handler, HandlerRegistry } from './dispatcher/handler-registry.js';
@@ -67,7 +68,7 @@ export class Whizbang implements AsyncDisposable {
     this.#transport = parts.transport;
     this.#logger = parts.logger;
     this.#outbox = new OutboxStore(parts.database.pool, parts.schema);
-    this.deadLetters = new DeadLetterOperations(parts.database.pool, parts.schema, () =>
+    this.deadLetters = new DeadLetterOperations(readCommittedPool(parts.database.pool), parts.schema, () =>
       this.#workers?.scanDeadLetters(),
     );
   }
@@ -154,7 +155,7 @@ export class Whizbang implements AsyncDisposable {
     }
     const client = await this.#database.pool.connect();
     try {
-      await client.query('begin');
+      await client.query(beginReadCommitted);
       const result = await this.#publishIn(client, message, payload, options, undefined);
       await client.query('commit');
       return result;
@@ -272,16 +273,17 @@ export class Whizbang implements AsyncDisposable {
 
   async #start(): Promise<void> {
     await checkSchema(this.#database.pool, this.#schema, this.#logger);
+    const pool = await readCommittedWorkers(this.#database.pool, this.#logger);
     if (this.#stopping !== undefined) {
       throw new StateError('stop() was called before start() was done.');
     }
     this.#workers = new Workers({
       options: this.#options,
-      database: this.#database,
+      database: { ...this.#database, pool },
       schema: this.#schema,
       transport: this.#transport,
       logger: this.#logger,
-      outbox: this.#outbox,
+      outbox: new OutboxStore(pool, this.#schema),
       handlers: this.#handlers,
       identity: this.#identity,
       instruments: this.#instruments,

@@ -2,6 +2,7 @@ import pg from 'pg';
 import { SchemaError } from '../errors/whizbang-error.js';
 import { libraryVersion } from '../options/library-version.js';
 import { explainDatabaseError } from './database-error.js';
+import { beginReadCommitted } from './read-committed.js';
 import { type SchemaName, defaultSchema, inSchema, schemaName } from './schema-name.js';
 import { type SqlFile, sqlFiles } from './sql.generated.js';
 
@@ -66,7 +67,7 @@ async function migrateOn(connection: pg.ClientBase, schema: SchemaName): Promise
     return [];
   }
   // Whatever the default here is: what another process did while this one waited for the lock must be seen.
-  await connection.query('begin isolation level read committed');
+  await connection.query(beginReadCommitted);
   try {
     await connection.query('select pg_advisory_xact_lock(hashtext($1), hashtext($2))', [
       'whizbang migrate',

@@ -287,7 +287,7 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_inbox',
-    checksum: '1373c715efa0893c4cc8edf7295b01e0d73760512d2231e0638199dcefeda597',
+    checksum: '27825c8a5ca126052b496a67637feaf883c593673b1db06123a97b9ebccf3ce3',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
@@ -429,7 +429,7 @@ begin
   select c.message_id, c.destination::text, c.message_type::text, c.event_data::text, c.metadata::text, c.stream_id,
          c.attempts, c.sequence, c.body_bytes, c.received_at, c.error, c.failure_reason, c.status,
          (select count(*) from seen)::integer,
-         exists (select 1 from candidate f where f.message_id = c.message_id and f.suspect),
+         c.message_id = any (array(select f.message_id from candidate f where f.suspect)),
          c.stream_id is not null and (select exists (select 1 from whizbang.wh_dead_letters d where d.parks_stream))
            and exists (select 1 from whizbang.wh_dead_letters d
                        where d.parks_stream and d.stream_id = c.stream_id and d.source_table = 'wh_inbox'
@@ -444,7 +444,7 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_outbox',
-    checksum: '39119b343a56d2e70a069009ad728fa0662fb0873373cf58a32a6fb2c79b1f41',
+    checksum: '09e67c102156679e29f6efcf45432bc5c755cb67783e70f5b0949b791ac3f4d6',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
@@ -586,7 +586,7 @@ begin
   select c.message_id, c.destination::text, c.message_type::text, c.event_data::text, c.metadata::text, c.stream_id,
          c.attempts, c.sequence, c.body_bytes, c.created_at, c.error, c.failure_reason, c.status,
          (select count(*) from seen)::integer,
-         exists (select 1 from candidate f where f.message_id = c.message_id and f.suspect),
+         c.message_id = any (array(select f.message_id from candidate f where f.suspect)),
          c.stream_id is not null and (select exists (select 1 from whizbang.wh_dead_letters d where d.parks_stream))
            and exists (select 1 from whizbang.wh_dead_letters d
                        where d.parks_stream and d.stream_id = c.stream_id and d.source_table = 'wh_outbox'

@@ -4,6 +4,7 @@ import type { MessageContext, PublishOptions } from '../contract/message-context
 import { type MessageDefinition, describeSchemaIssue } from '../contract/message-definition.js';
 import type { MessageMetadata } from '../contract/message-metadata.js';
 import type { HandlerTransaction, Transaction } from '../contract/transaction.js';
+import { beginReadCommitted } from '../database/read-committed.js';
 import type { InboxStore } from '../inbox/inbox-store.js';
 import type { HeldMessage, Unit } from '../runtime/lanes.js';
 import type { Cause } from '../outbox/message-writer.js';
@@ -64,7 +65,7 @@ export async function handleUnit(
   client.on('error', onLost);
   client.on('end', onLost);
   try {
-    await client.query('begin');
+    await client.query(beginReadCommitted);
     const outcome = await runInTransaction(unit, handler, settings, client, signal);
     await client.query(outcome.kind === 'handled' ? 'commit' : 'rollback');
     return outcome;
