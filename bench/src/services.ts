@@ -1,5 +1,5 @@
 import { type Whizbang, createWhizbang, migrate } from '@whizbang/core';
-import { startPostgres, startRabbitmq, waitFor } from '@whizbang/test/fixtures';
+import { type PostgresSettings, startPostgres, startRabbitmq, waitFor } from '@whizbang/test/fixtures';
 import pg from 'pg';
 
 /**
@@ -8,8 +8,14 @@ import pg from 'pg';
  */
 export class BenchServices implements AsyncDisposable {
   readonly #toClose: (() => Promise<unknown>)[] = [];
+  readonly #settings: PostgresSettings;
   #postgresUrl = '';
   #createDatabase: (() => Promise<string>) | undefined;
+
+  /** @param settings - of the Postgres, on top of its defaults */
+  constructor(settings: PostgresSettings = {}) {
+    this.#settings = settings;
+  }
 
   /** For what else has to be closed; the last comes first. */
   atEnd(close: () => Promise<unknown>): void {
@@ -19,7 +25,7 @@ export class BenchServices implements AsyncDisposable {
   /** A migrated database of its own. */
   async database(): Promise<string> {
     if (this.#createDatabase === undefined) {
-      const postgres = await startPostgres({ private: true });
+      const postgres = await startPostgres({ private: true, settings: this.#settings });
       this.atEnd(() => postgres.stop());
       this.#postgresUrl = postgres.url;
       this.#createDatabase = async () => (await postgres.createDatabase()).url;

@@ -15,11 +15,18 @@ begin
     where o.message_id = any (array(
       select f.message_id
       from (select distinct s.stream_id from unnest(p_stream_ids) as s (stream_id) where s.stream_id is not null) s
+      -- Most streams have nobody to bring back: one probe each.
+      cross join lateral (
+        select b.stream_id from whizbang.wh_inbox b
+        where b.blocked and b.stream_id = s.stream_id
+        order by b.sequence
+        limit 1
+      ) w
       cross join lateral (
         select count(*) as ahead
         from (select 1 from whizbang.wh_inbox e
-              where e.stream_id = s.stream_id and e.processed_at is null and not e.blocked
-              order by e.sequence limit 32) w
+              where e.stream_id = w.stream_id and e.processed_at is null and not e.blocked
+              order by e.sequence limit 32) a
       ) n
       cross join lateral (
         select b.message_id from whizbang.wh_inbox b

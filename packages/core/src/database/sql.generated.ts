@@ -2306,7 +2306,7 @@ $$;
   {
     kind: 'function',
     name: 'unblock_inbox_streams',
-    checksum: '7ba209f912a19855165bbc23a7c72d4532ed59436d6874d835be4e8b169ab0b0',
+    checksum: '0f37cf5020422566884d015f2007289f4e264b83256cc5f24a262bbc584f90c4',
     text: `-- Brings followers back into the indexes that claims read, when rows of their streams have gone: tops up a stream that
 -- has fewer than 32 rows to be claimed to 64. A dispatcher keeps about as many of one stream in hand, so that a stream of
 -- a million is neither rewritten at once nor handed back and forth.
@@ -2324,11 +2324,18 @@ begin
     where o.message_id = any (array(
       select f.message_id
       from (select distinct s.stream_id from unnest(p_stream_ids) as s (stream_id) where s.stream_id is not null) s
+      -- Most streams have nobody to bring back: one probe each.
+      cross join lateral (
+        select b.stream_id from whizbang.wh_inbox b
+        where b.blocked and b.stream_id = s.stream_id
+        order by b.sequence
+        limit 1
+      ) w
       cross join lateral (
         select count(*) as ahead
         from (select 1 from whizbang.wh_inbox e
-              where e.stream_id = s.stream_id and e.processed_at is null and not e.blocked
-              order by e.sequence limit 32) w
+              where e.stream_id = w.stream_id and e.processed_at is null and not e.blocked
+              order by e.sequence limit 32) a
       ) n
       cross join lateral (
         select b.message_id from whizbang.wh_inbox b
