@@ -6,10 +6,12 @@ export class TcpGate {
   readonly #target: { readonly host: string; readonly port: number };
   readonly #server = createServer((socket) => this.#passThrough(socket));
   readonly #sockets = new Set<Socket>();
-  #port = 0;
+  #port: number;
 
-  constructor(target: { readonly host: string; readonly port: number }) {
+  /** @param port Where to listen. Default: a port that is free. */
+  constructor(target: { readonly host: string; readonly port: number }, port = 0) {
     this.#target = target;
+    this.#port = port;
   }
 
   /** On the loopback address; the same after every cut. */
