@@ -1,4 +1,4 @@
-import { assertAllConfirmed, assertSequence, firstArrivals } from '../assertions.js';
+import { assertAllConfirmed, assertStreamsInOrder, firstArrivals } from '../assertions.js';
 import { check, theme } from '../check.js';
 import { messagesTo, newStream } from '../messages.js';
 import { publishSteadily } from '../publish-steadily.js';
@@ -28,7 +28,7 @@ export const restart = theme('restart', [
       for (const { accepted } of [receiver, waited]) {
         const ids = (): string[] => firstArrivals(accepted.items.map(({ attributes }) => attributes['id'] ?? 'no id'));
         await accepted.until('all arrive', () => ids().length === all.length);
-        assertSequence(ids(), all);
+        assertStreamsInOrder(ids(), all);
       }
     },
   ),
