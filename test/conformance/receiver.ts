@@ -7,7 +7,7 @@ import type {
   TransportSubscription,
 } from '@whizbang/core/transport';
 import { Arrivals, within } from './deadline.js';
-import { defaultType, messageTo } from './messages.js';
+import { defaultType, messageTo, newStream } from './messages.js';
 import type { StagedTransport } from './staged-transport.js';
 
 const probeHeader = 'conformance-probe';
@@ -96,6 +96,26 @@ export class Receiver {
       for (const type of messageTypes) {
         await this.#untilProbed(transport, messageTo(destination, { type, headers: { [probeHeader]: 'yes' } }));
       }
+    }
+  }
+
+  /**
+   * A stream whose messages come here, and not to another instance of the service: where the broker hands out partitions,
+   * some streams are elsewhere.
+   */
+  async streamItReceives({ transport }: StagedTransport, others: readonly Receiver[]): Promise<string> {
+    const { destination, messageTypes } = this.request.bindings[0] ?? { destination: '', messageTypes: [] };
+    const { signal } = new AbortController();
+    const type = messageTypes[0] ?? defaultType;
+    for (;;) {
+      const stream = newStream();
+      const probe = messageTo(destination, { type, stream, headers: { [probeHeader]: 'yes' } });
+      await transport.publish([probe], signal);
+      const arrived = [this, ...others].map(async (receiver) => {
+        await receiver.#probes.until('a probe of a stream arrives', (ids) => ids.includes(probe.messageId));
+        return receiver;
+      });
+      if ((await Promise.any(arrived)) === this) return stream;
     }
   }
 

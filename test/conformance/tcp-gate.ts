@@ -9,10 +9,12 @@ export class TcpGate {
   /** Of each connection: connects its two sides. */
   readonly #connections = new Set<() => void>();
   #isStalled = false;
-  #port = 0;
+  #port: number;
 
-  constructor(target: { readonly host: string; readonly port: number }) {
+  /** @param port Where to listen. Default: a port that is free. */
+  constructor(target: { readonly host: string; readonly port: number }, port = 0) {
     this.#target = target;
+    this.#port = port;
   }
 
   /** On the loopback address; the same after every cut. */

@@ -36,12 +36,13 @@ export const receiving = theme('receiving', [
       maxBatch: 1,
       handle: (_, call) => (call === 1 ? hold.wait() : undefined),
     });
-    const batch = messagesTo(destination, 20, { stream: newStream() });
+    const stream = newStream();
+    const batch = messagesTo(destination, 20, { stream });
     assertAllConfirmed(await transport.publish(batch), batch);
     await receiver.handed.untilCount(1);
     // Another subscription of the same transport works meanwhile, so the silence of the first is not that of the broker.
     const other = await stage.receive(transport, { service: stage.service('other'), destination });
-    const more = messageTo(destination);
+    const more = messageTo(destination, { stream });
     assertAllConfirmed(await transport.publish([more]), [more]);
     await other.accepted.untilCount(1);
     assert.equal(receiver.calls.length, 1);

@@ -1,5 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { assertAllConfirmed, assertNothingConfirmed, assertSequence, firstArrivals } from '../assertions.js';
+import {
+  assertAllConfirmed,
+  assertNothingConfirmed,
+  assertSequence,
+  assertStreamsInOrder,
+  firstArrivals,
+} from '../assertions.js';
 import { check, theme } from '../check.js';
 import { messagesTo, newStream } from '../messages.js';
 import { publishSteadily } from '../publish-steadily.js';
@@ -59,7 +65,7 @@ export const restart = theme('restart', [
       for (const { accepted } of [receiver, waited]) {
         const ids = (): string[] => firstArrivals(accepted.items.map(({ attributes }) => attributes['id'] ?? 'no id'));
         await accepted.until('all arrive', () => ids().length === all.length);
-        assertSequence(ids(), all);
+        assertStreamsInOrder(ids(), all);
       }
     },
   ),

@@ -4,7 +4,15 @@ import type { Delivery } from '@whizbang/core/transport';
 import { assertAllConfirmed, assertSameSet, assertSequence, assertStreamsInOrder } from '../assertions.js';
 import { check, theme } from '../check.js';
 import { interleaved, messagesTo, newStream } from '../messages.js';
-import { idOf } from '../receiver.js';
+import { type Receiver, idOf } from '../receiver.js';
+import type { Stage } from '../stage.js';
+import type { StagedTransport } from '../staged-transport.js';
+
+/** A stream that the first instance has while the second stands by. */
+async function streamOf(stage: Stage, active: Receiver, standby: Receiver, through: StagedTransport): Promise<string> {
+  await stage.within('the second instance stands by', standby.subscription.established);
+  return active.streamItReceives(through, [standby]);
+}
 
 export const sharing = theme('services and instances', [
   check('two services each get every message', [], async (stage) => {
@@ -103,7 +111,7 @@ export const sharing = theme('services and instances', [
       },
     });
     const standby = await stage.subscribe(second, shared);
-    const batch = messagesTo(destination, 150, { stream: newStream() });
+    const batch = messagesTo(destination, 150, { stream: await streamOf(stage, active, standby, second) });
     const published = second.publish(batch);
     await stage.within('the active instance has handled some', enough.wait());
     await active.close();
@@ -122,7 +130,7 @@ export const sharing = theme('services and instances', [
     const shared = { service, destination, maxBatch: 4, prefetch: 8, alsoInto: together };
     const active = await stage.receive(first, { ...shared, handle: () => hold.wait() });
     const standby = await stage.subscribe(second, shared);
-    const batch = messagesTo(destination, 20, { stream: newStream() });
+    const batch = messagesTo(destination, 20, { stream: await streamOf(stage, active, standby, second) });
     assertAllConfirmed(await second.publish(batch), batch);
     await active.handed.untilCount(1);
     const closed = active.close();
@@ -150,7 +158,7 @@ export const sharing = theme('services and instances', [
       },
     });
     const standby = await stage.subscribe(second, shared);
-    const batch = messagesTo(destination, 20, { stream: newStream() });
+    const batch = messagesTo(destination, 20, { stream: await streamOf(stage, active, standby, second) });
     assertAllConfirmed(await second.publish(batch), batch);
     await active.handed.untilCount(1);
     const closed = active.close();
@@ -167,8 +175,8 @@ export const sharing = theme('services and instances', [
     const together = stage.arrivals<Delivery>();
     const shared = { service, destination, maxBatch: 3, prefetch: 9, alsoInto: together };
     const active = await stage.receive(first, shared);
-    await stage.subscribe(second, shared);
-    const batch = messagesTo(destination, 100, { stream: newStream() });
+    const standby = await stage.subscribe(second, shared);
+    const batch = messagesTo(destination, 100, { stream: await streamOf(stage, active, standby, second) });
     const published = second.publish(batch);
     await active.accepted.untilCount(1);
     await first.close();
