@@ -8,7 +8,6 @@ import {
 } from '../assertions.js';
 import { check, theme } from '../check.js';
 import { interleaved } from '../messages.js';
-import { requestOf } from '../receiver.js';
 import { idsOf } from '../stage.js';
 
 export const outage = theme('outage', [
@@ -78,7 +77,7 @@ export const outage = theme('outage', [
   check('connecting and subscribing while the broker is away come true later', ['outage'], async (stage) => {
     const destination = stage.destination();
     const service = stage.service();
-    await stage.provide(requestOf({ service, destination }));
+    await stage.provide(stage.requestOf({ service, destination }));
     const transport = await stage.unconnected();
     let receiving: ReturnType<typeof stage.subscribe> | undefined;
     await stage.outage(async () => {
