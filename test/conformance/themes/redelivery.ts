@@ -117,7 +117,7 @@ export const redelivery = theme('redelivery', [
     assertSequence([...new Set(handed.items.map(idOf))], batch);
   }),
 
-  check('one service that rejects does not disturb another', [], async (stage) => {
+  check('one service that rejects does not disturb another', ['fanOut'], async (stage) => {
     const destination = stage.destination();
     const transport = await stage.transport();
     const refusing = await stage.receive(transport, {

@@ -7,7 +7,7 @@ import { interleaved, messagesTo, newStream } from '../messages.js';
 import { idOf } from '../receiver.js';
 
 export const sharing = theme('services and instances', [
-  check('two services each get every message', [], async (stage) => {
+  check('two services each get every message', ['fanOut'], async (stage) => {
     const destination = stage.destination();
     const [shipping, billing] = [await stage.transport(), await stage.transport()];
     const receivers = [
@@ -113,7 +113,7 @@ export const sharing = theme('services and instances', [
     assert.ok(standby.accepted.items.length > 0 || active.accepted.items.length === batch.length);
   }),
 
-  check('the next instance waits for the handler call in hand', ['orderedStreams'], async (stage) => {
+  check('the next instance waits for the handler call in hand', ['orderedStreams', 'fanOut'], async (stage) => {
     const destination = stage.destination();
     const service = stage.service();
     const [first, second] = [await stage.transport(), await stage.transport()];
