@@ -37,6 +37,7 @@ export function servicebusFixture(
       orderedStreams: sessions,
       atomicGroups: true,
       reportsUnroutable: false,
+      fanOut: entity === 'topic',
       competingConsumers: entity === 'topic' || !sessions,
       createsTopology: declare,
       maxMessageBytes,

@@ -165,5 +165,7 @@ export class BindingReceiver {
 }
 
 function sourceName(destination: string, subscription: string | undefined): string {
-  return subscription === undefined ? `queue "${destination}"` : `subscription "${subscription}" of topic "${destination}"`;
+  return subscription === undefined
+    ? `queue "${destination}"`
+    : `subscription "${subscription}" of topic "${destination}"`;
 }

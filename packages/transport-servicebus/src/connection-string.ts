@@ -68,7 +68,10 @@ function parsePairs(text: string, optionNames: readonly string[], violations: st
     if (azureKey !== undefined) azure.set(azureKey, value.trim());
     else if (ownName !== undefined) options.push([ownName, value.trim()]);
     // A key with ";" in it would show here, so only what looks like a name is named.
-    else violations.push(`connection string: part ${index + 1}${/^[A-Za-z]{1,40}$/.test(key) && value !== '' ? `, "${key}",` : ''} is not known`);
+    else
+      violations.push(
+        `connection string: part ${index + 1}${/^[A-Za-z]{1,40}$/.test(key) && value !== '' ? `, "${key}",` : ''} is not known`,
+      );
   }
   return { address: addressOf(azure, violations), options };
 }

@@ -49,7 +49,6 @@ export class ConnectionSupervisor {
   readonly #stopping = new AbortController();
   #current: LiveConnection | undefined;
   #running: Promise<void> | undefined;
-  #stopped: () => void = () => undefined;
   readonly #leftBehind = new Set<Promise<void>>();
 
   constructor(
@@ -108,13 +107,19 @@ export class ConnectionSupervisor {
   }
 
   async #open(): Promise<LiveConnection> {
-    const client = makeClient(this.#settings, this.#role === 'publishing' ? this.#settings.sendTimeoutMs : acceptTimeoutMs);
+    const client = makeClient(
+      this.#settings,
+      this.#role === 'publishing' ? this.#settings.sendTimeoutMs : acceptTimeoutMs,
+    );
     const giveUp = new AbortController();
     const abort = (): void => giveUp.abort();
     this.#stopping.signal.addEventListener('abort', abort);
     try {
       await within(probe(client, this.#settings, giveUp.signal), this.#settings.connectTimeoutMs, () => {
-        return new ServicebusError(`no answer within ${this.#settings.connectTimeoutMs} ms`, classification.communication);
+        return new ServicebusError(
+          `no answer within ${this.#settings.connectTimeoutMs} ms`,
+          classification.communication,
+        );
       });
       this.#stopping.signal.throwIfAborted();
       return this.#watch(client);
@@ -165,7 +170,7 @@ export class ConnectionSupervisor {
       // Those who were told give back their links in this turn.
       await new Promise((resolve) => setImmediate(resolve));
       destroySocket(client);
-      await settledWithin(client.close(), 1000);
+      await settledWithin(client.close(), 250);
       // What was being opened in that moment, the SDK has opened on yet another connection.
       destroySocket(client);
     })().finally(() => this.#leftBehind.delete(leaving));

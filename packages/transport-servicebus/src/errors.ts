@@ -85,9 +85,15 @@ const systemCode = /^E[A-Z]{2,}(_[A-Z]+)*$/;
 
 /** The SDK gives these no code. */
 const byText: readonly (readonly [RegExp, Classification])[] = [
-  [/^Length of '(messageId|sessionId|partitionKey)'|^The fields 'sessionId' and 'partitionKey'/, classification.tooLong],
+  [
+    /^Length of '(messageId|sessionId|partitionKey)'|^The fields 'sessionId' and 'partitionKey'/,
+    classification.tooLong,
+  ],
   [/^An error occurred while executing JSON\.stringify/, classification.notEncodable],
-  [/AMQP connection is closed|has been closed and can no longer be used|is reopening/i, classification.connectionClosed],
+  [
+    /AMQP connection is closed|has been closed and can no longer be used|is reopening/i,
+    classification.connectionClosed,
+  ],
   [/has either been deleted or already settled/, classification.lockLost],
   [/was closed|Link has been permanently closed/i, classification.connectionClosed],
 ];

@@ -20,8 +20,8 @@ export class HandOver {
   readonly #log: FailureLog;
   readonly #stopping = new AbortController();
   readonly #completing = new Set<Promise<void>>();
+  readonly #rejected = new WeakSet<HeldDelivery>();
   #waiting: HeldDelivery[] = [];
-  #rejected: readonly HeldDelivery[] = [];
   #running: Promise<void> | undefined;
 
   constructor(handler: DeliveryHandler, maxBatch: number, log: FailureLog) {
@@ -41,7 +41,10 @@ export class HandOver {
     this.#stopping.abort();
     await this.#running;
     await Promise.all(this.#completing);
-    await Promise.all(this.#rejected.filter(({ lost }) => !lost).map((held) => held.abandon()));
+    // Those that were never tried go back uncounted, when the receiver closes.
+    await Promise.all(
+      this.#waiting.filter((held) => this.#rejected.has(held) && !held.lost).map((held) => held.abandon()),
+    );
   }
 
   async #handOver(): Promise<void> {
@@ -50,34 +53,26 @@ export class HandOver {
     while (!signal.aborted) {
       // What has arrived together is taken along together.
       await new Promise((resolve) => setImmediate(resolve));
-      const batch = this.#nextBatch();
+      this.#waiting = this.#waiting.filter(({ lost }) => !lost);
+      const batch = this.#waiting.slice(0, this.#maxBatch);
       if (batch.length === 0) return;
       try {
         await this.#handler(batch.map((held) => this.#deliveryOf(held)));
       } catch (error) {
-        this.#rejected = batch;
+        for (const held of batch) this.#rejected.add(held);
         this.#log.failed(textOf(error), { deliveries: batch.length });
         await wait(backoff.next(), signal);
         continue;
       }
-      this.#rejected = [];
       this.#log.succeeded();
       backoff.reset();
+      this.#waiting.splice(0, batch.length);
       for (const held of batch) this.#complete(held);
     }
   }
 
-  #nextBatch(): readonly HeldDelivery[] {
-    if (this.#rejected.length > 0) {
-      this.#rejected = this.#rejected.filter(({ lost }) => !lost);
-      if (this.#rejected.length > 0) return this.#rejected;
-    }
-    this.#waiting = this.#waiting.filter(({ lost }) => !lost);
-    return this.#waiting.splice(0, this.#maxBatch);
-  }
-
   #deliveryOf(held: HeldDelivery): Delivery {
-    return this.#rejected.includes(held) ? { ...held.delivery, redelivered: true } : held.delivery;
+    return this.#rejected.has(held) ? { ...held.delivery, redelivered: true } : held.delivery;
   }
 
   /** Is not waited for: the next call need not know the broker's answer. */

@@ -36,6 +36,7 @@ export class HeldSession {
   /** Credits of the budget that are with this session: for messages in hand, and for those that the broker may send. */
   #credits = 1;
   #inHand = 0;
+  #received = false;
   #lastMessageAt = this.#startedAt;
   #renewAt: number;
   #renewing = false;
@@ -85,7 +86,8 @@ export class HeldSession {
 
   /** Others have come to wait. */
   hurry(): void {
-    if (this.#inHand === 0) this.#endSoon();
+    // One that was accepted a moment ago has a message, which is on its way.
+    if (this.#inHand === 0 && this.#received) this.#endSoon();
   }
 
   /** Asks for nothing more, and ends when everything in hand is done. */
@@ -104,6 +106,7 @@ export class HeldSession {
     // Its credit is not given back.
     if (this.#ended) return new Promise(() => undefined);
     this.#lastMessageAt = performance.now();
+    this.#received = true;
     this.#inHand += 1;
     clearTimeout(this.#idleTimer);
     // While the budget lasts, the broker may send one more for each that has come.

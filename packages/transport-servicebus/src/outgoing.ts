@@ -26,7 +26,10 @@ export function encodeMessage(
   const { body, messageId, messageType, destination, attributes } = message;
   if (!Buffer.isBuffer(body)) return refusal(classification.notEncodable, 'the body is not a Buffer');
   if (maxMessageBytes !== undefined && body.length > maxMessageBytes) {
-    return refusal(classification.messageSize, `the body has ${body.length} bytes, and the limit is ${maxMessageBytes}`);
+    return refusal(
+      classification.messageSize,
+      `the body has ${body.length} bytes, and the limit is ${maxMessageBytes}`,
+    );
   }
   const wrong =
     entityNameProblem(destination) ??

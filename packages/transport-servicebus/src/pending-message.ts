@@ -45,5 +45,11 @@ export function failed({ reason, retryable }: Classification, error: unknown, ca
   const reported =
     error instanceof Error ? error : new ServicebusError(String(error), { reason, retryable }, { cause });
   const retryAfterMs = error instanceof ServicebusError ? error.retryAfterMs : askedToWaitMs(error);
-  return { kind: 'failed', reason, retryable, error: reported, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
+  return {
+    kind: 'failed',
+    reason,
+    retryable,
+    error: reported,
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+  };
 }

@@ -1,5 +1,4 @@
 import type { Logger, OutgoingMessage, PublishOutcome } from '@whizbang/core/transport';
-import { classification } from './classification.js';
 import type { ConnectionListener, LiveConnection } from './connection.js';
 import { DestinationSender } from './destination-sender.js';
 import { GroupSend, type SendDesk } from './group-send.js';

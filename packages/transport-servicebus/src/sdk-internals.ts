@@ -14,7 +14,7 @@ interface Emitter {
 
 interface AmqpConnection extends Emitter {
   readonly error?: unknown;
-  readonly _connection?: { readonly socket?: { destroy(): void } };
+  readonly _connection?: { readonly socket?: { destroy(error: Error): void } };
 }
 
 interface AmqpLink extends Emitter {
@@ -43,7 +43,8 @@ export function onConnectionLost(client: ServiceBusClient, listener: (cause: unk
  * stops its timers; closing politely would leave those of attaches that the broker holds back for up to a minute.
  */
 export function destroySocket(client: ServiceBusClient): void {
-  connectionOf(client)?._connection?.socket?.destroy();
+  // Without an error, nobody up there would notice.
+  connectionOf(client)?._connection?.socket?.destroy(new Error('closed by this side'));
 }
 
 /** Calls back once when the sender's present link is lost, with what the broker said. */

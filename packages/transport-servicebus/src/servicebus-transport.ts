@@ -58,6 +58,7 @@ class ServicebusTransport implements Transport {
       orderedStreams: settings.sessions,
       atomicGroups: true,
       reportsUnroutable: false,
+      fanOut: settings.entity === 'topic',
       // The broker hands out whole sessions of a queue that requires them.
       competingConsumers: settings.entity === 'topic' || !settings.sessions,
       createsTopology: settings.declare,
@@ -92,12 +93,8 @@ class ServicebusTransport implements Transport {
   async subscribe(request: SubscriptionRequest, handler: DeliveryHandler): Promise<TransportSubscription> {
     this.#refuseWhenClosed();
     refuseMalformed(request, this.#settings);
-    const subscription = new ServicebusSubscription(
-      request,
-      handler,
-      this.#settings,
-      this.#logger,
-      () => this.#subscriptions.delete(subscription),
+    const subscription = new ServicebusSubscription(request, handler, this.#settings, this.#logger, () =>
+      this.#subscriptions.delete(subscription),
     );
     this.#subscriptions.add(subscription);
     if (this.#receivingOn !== undefined) subscription.attach(this.#receivingOn, this.#topology);

@@ -98,7 +98,8 @@ export class Topology {
       this.#leftAloneUntil = performance.now() + leaveAloneMs;
       if (!this.#toldUnusable) {
         this.#toldUnusable = true;
-        const sentence = 'topics and subscriptions cannot be managed with this connection string, so what exists is used as it is';
+        const sentence =
+          'topics and subscriptions cannot be managed with this connection string, so what exists is used as it is';
         this.logger.info({ error: textOf(error) }, sentence);
       }
       return false;
