@@ -6,6 +6,7 @@ import { ServicebusError, classify, textOf } from './errors.js';
 import { FailureLog } from './failure-log.js';
 import type { HeldDelivery } from './held-delivery.js';
 import type { Intake, IntakeSettings } from './intake.js';
+import type { LockedMessages } from './locked-messages.js';
 import { MessageIntake } from './message-intake.js';
 import { peek } from './open-receiver.js';
 import type { ServicebusSettings } from './options.js';
@@ -41,6 +42,7 @@ export class BindingReceiver {
       readonly topology: Topology;
       readonly logger: Logger;
       readonly budget: CreditBudget;
+      readonly locked: LockedMessages;
       deliver(held: HeldDelivery): void;
       established(): void;
     },
@@ -61,6 +63,7 @@ export class BindingReceiver {
       messageTypes: new Set(binding.messageTypes),
       prefetch: request.prefetch,
       budget: deps.budget,
+      locked: deps.locked,
       lockRenewalMs: settings.lockRenewalMs,
       maxConcurrentSessions: settings.maxConcurrentSessions,
       deliver: (held) => {

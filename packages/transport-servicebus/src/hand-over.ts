@@ -20,7 +20,6 @@ export class HandOver {
   readonly #log: FailureLog;
   readonly #stopping = new AbortController();
   readonly #completing = new Set<Promise<void>>();
-  readonly #rejected = new WeakSet<HeldDelivery>();
   #waiting: HeldDelivery[] = [];
   #running: Promise<void> | undefined;
 
@@ -36,15 +35,11 @@ export class HandOver {
     this.#running = this.#handOver().finally(() => (this.#running = undefined));
   }
 
-  /** Lets the call in hand end, completes what it accepts, and gives back what it rejects. */
+  /** Lets the call in hand end, and completes what it accepts. The rest stays with those who have locked it. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#running;
     await Promise.all(this.#completing);
-    // Those that were never tried go back uncounted, when the receiver closes.
-    await Promise.all(
-      this.#waiting.filter((held) => this.#rejected.has(held) && !held.lost).map((held) => held.abandon()),
-    );
   }
 
   async #handOver(): Promise<void> {
@@ -57,9 +52,9 @@ export class HandOver {
       const batch = this.#waiting.slice(0, this.#maxBatch);
       if (batch.length === 0) return;
       try {
-        await this.#handler(batch.map((held) => this.#deliveryOf(held)));
+        await this.#handler(batch.map(deliveryOf));
       } catch (error) {
-        for (const held of batch) this.#rejected.add(held);
+        for (const held of batch) held.tried = true;
         this.#log.failed(textOf(error), { deliveries: batch.length });
         await wait(backoff.next(), signal);
         continue;
@@ -71,13 +66,13 @@ export class HandOver {
     }
   }
 
-  #deliveryOf(held: HeldDelivery): Delivery {
-    return this.#rejected.has(held) ? { ...held.delivery, redelivered: true } : held.delivery;
-  }
-
   /** Is not waited for: the next call need not know the broker's answer. */
   #complete(held: HeldDelivery): void {
     const completing = held.complete().finally(() => this.#completing.delete(completing));
     this.#completing.add(completing);
   }
+}
+
+function deliveryOf({ delivery, tried }: HeldDelivery): Delivery {
+  return tried ? { ...delivery, redelivered: true } : delivery;
 }

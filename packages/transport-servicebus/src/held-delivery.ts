@@ -7,10 +7,10 @@ export interface HeldDelivery {
   readonly delivery: Delivery;
   /** The lock is gone: the broker delivers it again, to us or to somebody else. */
   readonly lost: boolean;
+  /** It was handed over, and rejected. Set by whoever hands over. */
+  tried: boolean;
   /** It is done with. Never rejects: what cannot be completed comes again. */
   complete(): Promise<void>;
-  /** Gives it back to the broker, which counts that as a delivery. Never rejects. */
-  abandon(): Promise<void>;
 }
 
 /** The message as core takes it. */

@@ -1,5 +1,4 @@
 import type { ServiceBusReceivedMessage, ServiceBusSessionReceiver } from '@azure/service-bus';
-import type { Delivery } from '@whizbang/core/transport';
 import { classification } from './classification.js';
 import type { CreditBudget } from './credit-budget.js';
 import { classify } from './errors.js';
@@ -35,7 +34,7 @@ export class HeldSession {
   readonly #startedAt = performance.now();
   /** Credits of the budget that are with this session: for messages in hand, and for those that the broker may send. */
   #credits = 1;
-  #inHand = 0;
+  readonly #inHand = new Map<HeldDelivery, ServiceBusReceivedMessage>();
   #received = false;
   #lastMessageAt = this.#startedAt;
   #renewAt: number;
@@ -80,24 +79,25 @@ export class HeldSession {
       return;
     }
     if (this.#home.crowded && now - this.#startedAt > turnMs) this.finish();
-    else if (this.#inHand === 0 && now - this.#lastMessageAt > idleMs) this.#end(false);
+    else if (this.#inHand.size === 0 && now - this.#lastMessageAt > idleMs) this.#end(false);
     else if (now >= this.#renewAt) void this.#renew();
   }
 
   /** Others have come to wait. */
   hurry(): void {
     // One that was accepted a moment ago has a message, which is on its way.
-    if (this.#inHand === 0 && this.#received) this.#endSoon();
+    if (this.#inHand.size === 0 && this.#received) this.#endSoon();
   }
 
   /** Asks for nothing more, and ends when everything in hand is done. */
   finish(): void {
     this.#finishing = true;
-    if (this.#inHand === 0) this.#end(false);
+    if (this.#inHand.size === 0) this.#end(false);
   }
 
-  /** Ends now; what is in hand is for the broker to deliver again. */
+  /** Ends now. What is in hand is for the broker to deliver again; it counts what was tried. */
   async close(): Promise<void> {
+    if (!this.#ended) await settledWithin(this.#abandonTried(), closeMs);
     this.#end(true);
     await settledWithin(this.#receiver.close(), closeMs);
   }
@@ -107,23 +107,23 @@ export class HeldSession {
     if (this.#ended) return new Promise(() => undefined);
     this.#lastMessageAt = performance.now();
     this.#received = true;
-    this.#inHand += 1;
     clearTimeout(this.#idleTimer);
     // While the budget lasts, the broker may send one more for each that has come.
     const grown = !this.#finishing && this.#home.budget.tryTake();
     if (grown) this.#credits += 1;
     return new Promise((resolve) => {
       const held = this.#held(message, () => {
-        this.#inHand -= 1;
+        this.#inHand.delete(held);
         if (this.#ended) return;
         if (grown) {
           this.#credits -= 1;
           this.#home.budget.giveBack(1);
         } else if (!this.#finishing) resolve();
-        if (this.#inHand > 0) return;
+        if (this.#inHand.size > 0) return;
         if (this.#finishing) this.#end(false);
         else if (this.#home.crowded) this.#endSoon();
       });
+      this.#inHand.set(held, message);
       if (grown) resolve();
       if (isWanted(held.delivery, this.#home.messageTypes)) this.#home.deliver(held);
       else void held.complete();
@@ -131,26 +131,31 @@ export class HeldSession {
   }
 
   #held(message: ServiceBusReceivedMessage, settled: () => void): HeldDelivery {
-    const delivery: Delivery = decodeDelivery(message, this.#home.destination);
     const isLost = (): boolean => this.#lost;
-    const settle = async (settling: () => Promise<void>): Promise<void> => {
-      if (isLost()) return;
-      try {
-        await this.#untilEnded(settling());
-      } catch {
-        // A session whose messages cannot be settled is of no use any more.
-        this.#end(true);
-      }
-      settled();
-    };
     return {
-      delivery,
+      delivery: decodeDelivery(message, this.#home.destination),
       get lost() {
         return isLost();
       },
-      complete: () => settle(() => this.#receiver.completeMessage(message)),
-      abandon: () => settle(() => this.#receiver.abandonMessage(message)),
+      tried: false,
+      complete: async () => {
+        if (isLost()) return;
+        try {
+          await this.#untilEnded(this.#receiver.completeMessage(message));
+        } catch {
+          // A session whose messages cannot be settled is of no use any more.
+          this.#end(true);
+        }
+        settled();
+      },
     };
+  }
+
+  async #abandonTried(): Promise<void> {
+    const tried = [...this.#inHand].filter(([held]) => held.tried);
+    await Promise.all(
+      tried.map(([, message]) => this.#untilEnded(this.#receiver.abandonMessage(message)).catch(() => undefined)),
+    );
   }
 
   /** The SDK goes on waiting for an answer on a link that is gone. */
@@ -161,7 +166,7 @@ export class HeldSession {
   #endSoon(): void {
     clearTimeout(this.#idleTimer);
     this.#idleTimer = setTimeout(() => {
-      if (this.#inHand === 0 && this.#home.crowded) this.#end(false);
+      if (this.#inHand.size === 0 && this.#home.crowded) this.#end(false);
     }, crowdedIdleMs);
   }
 

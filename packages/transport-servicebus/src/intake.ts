@@ -1,5 +1,6 @@
 import type { CreditBudget } from './credit-budget.js';
 import type { HeldDelivery } from './held-delivery.js';
+import type { LockedMessages } from './locked-messages.js';
 
 /** What a subscription or queue is received with. */
 export interface IntakeSettings {
@@ -11,6 +12,8 @@ export interface IntakeSettings {
   readonly prefetch: number;
   readonly budget: CreditBudget;
   readonly lockRenewalMs: number;
+  /** Messages in hand that came without a session; there may be some from before the last loss of the connection. */
+  readonly locked: LockedMessages;
   readonly maxConcurrentSessions: number;
   /** Takes a delivery; those of one session come in its order. */
   deliver(held: HeldDelivery): void;

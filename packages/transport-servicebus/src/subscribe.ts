@@ -4,6 +4,7 @@ import type { LiveConnection } from './connection.js';
 import { CreditBudget } from './credit-budget.js';
 import { FailureLog } from './failure-log.js';
 import { HandOver } from './hand-over.js';
+import { LockedMessages } from './locked-messages.js';
 import type { ServicebusSettings } from './options.js';
 import type { Topology } from './topology.js';
 
@@ -16,6 +17,7 @@ export class ServicebusSubscription implements TransportSubscription {
   readonly #logger: Logger;
   readonly #onClosed: () => void;
   readonly #handOver: HandOver;
+  readonly #locked: ReadonlyMap<unknown, LockedMessages>;
   /** Bindings that the broker does not know of yet, as far as is known here. */
   readonly #unknown: Set<unknown>;
   #receivers: readonly BindingReceiver[] = [];
@@ -34,6 +36,9 @@ export class ServicebusSubscription implements TransportSubscription {
     this.#logger = logger;
     this.#onClosed = onClosed;
     this.#unknown = new Set(request.bindings);
+    this.#locked = new Map(
+      request.bindings.map((binding) => [binding, new LockedMessages(binding.destination, settings.lockRenewalMs)]),
+    );
     const log = new FailureLog(logger, `storing deliveries for service "${request.service}"`);
     this.#handOver = new HandOver(handler, request.maxBatch, log);
   }
@@ -49,6 +54,7 @@ export class ServicebusSubscription implements TransportSubscription {
           topology,
           logger: this.#logger,
           budget,
+          locked: this.#locked.get(binding) as LockedMessages,
           deliver: (held) => this.#handOver.add(held),
           established: () => {
             this.#unknown.delete(binding);
