@@ -13,6 +13,7 @@ export function inProcessFixture(mode: string, options: InProcessOptions = {}): 
       orderedStreams: true,
       atomicGroups: true,
       reportsUnroutable: options.mandatory ?? true,
+      fanOut: true,
       competingConsumers: true,
       createsTopology: options.declare ?? true,
       maxMessageBytes: options.maxMessageBytes ?? null,

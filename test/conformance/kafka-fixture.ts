@@ -25,6 +25,7 @@ export function kafkaFixture(mode: string, { partitions, declare = true }: Kafka
       orderedStreams: true,
       atomicGroups: true,
       reportsUnroutable: false,
+      fanOut: true,
       competingConsumers: false,
       createsTopology: declare,
       maxMessageBytes,

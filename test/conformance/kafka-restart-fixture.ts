@@ -16,6 +16,7 @@ export function kafkaRestartFixture(): TransportFixture {
       orderedStreams: true,
       atomicGroups: true,
       reportsUnroutable: false,
+      fanOut: true,
       competingConsumers: false,
       createsTopology: true,
       maxMessageBytes,

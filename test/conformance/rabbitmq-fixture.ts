@@ -33,6 +33,7 @@ export function rabbitmqFixture(
       orderedStreams: true,
       atomicGroups: true,
       reportsUnroutable: mandatory,
+      fanOut: true,
       competingConsumers: true,
       createsTopology: declare,
       maxMessageBytes,

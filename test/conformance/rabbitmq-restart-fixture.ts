@@ -17,6 +17,7 @@ export function rabbitmqRestartFixture(queueType: 'classic' | 'quorum'): Transpo
       orderedStreams: true,
       atomicGroups: true,
       reportsUnroutable: true,
+      fanOut: true,
       competingConsumers: true,
       createsTopology: true,
       maxMessageBytes,

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { OutgoingMessage, Transport } from '@whizbang/core/transport';
+import type { OutgoingMessage, SubscriptionRequest, Transport } from '@whizbang/core/transport';
 import { Arrivals, Hold, within } from './deadline.js';
 import type { RawMessage, Topology, TransportFixture } from './fixture.js';
 import { defaultType } from './messages.js';
@@ -70,8 +70,7 @@ export class Stage {
 
   /** Receives what the options say; resolves when messages do arrive. */
   async receive(transport: StagedTransport, options: ReceiverOptions): Promise<Receiver> {
-    const request = requestOf(options);
-    await this.provide(request);
+    await this.provide(this.requestOf(options));
     const receiver = await this.subscribe(transport, options);
     await receiver.untilItReceives(transport);
     return receiver;
@@ -79,7 +78,17 @@ export class Stage {
 
   /** Subscribes without waiting for the broker: for instances that stand by, and while the broker is away. */
   async subscribe(transport: StagedTransport, options: ReceiverOptions): Promise<Receiver> {
-    return this.within('subscribe resolves', Receiver.subscribe(transport, options, this.deadlineMs));
+    const subscribing = Receiver.subscribe(transport, this.#asPossible(options), this.deadlineMs);
+    return this.within('subscribe resolves', subscribing);
+  }
+
+  requestOf(options: ReceiverOptions): SubscriptionRequest {
+    return requestOf(this.#asPossible(options));
+  }
+
+  /** In order, unless the check asks for something else or the transport has none. */
+  #asPossible(options: ReceiverOptions): ReceiverOptions {
+    return { ordered: this.fixture.capabilities.orderedStreams, ...options };
   }
 
   /** Where the transport may not create what it needs, the fixture does. */

@@ -53,6 +53,7 @@ class KafkaTransport implements Transport {
       orderedStreams: true,
       atomicGroups: true,
       reportsUnroutable: false,
+      fanOut: true,
       competingConsumers: false,
       createsTopology: settings.declare,
       maxMessageBytes: settings.maxMessageBytes,

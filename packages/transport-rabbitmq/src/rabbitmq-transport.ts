@@ -55,6 +55,7 @@ class RabbitmqTransport implements Transport {
       orderedStreams: true,
       atomicGroups: true,
       reportsUnroutable: settings.mandatory,
+      fanOut: true,
       competingConsumers: true,
       createsTopology: settings.declare,
       get maxMessageBytes() {

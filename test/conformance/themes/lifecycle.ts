@@ -133,7 +133,7 @@ export const lifecycle = theme('lifecycle', [
     assertSequence([...receiver.acceptedIds, ...next.acceptedIds], batch);
   }),
 
-  check('a closed subscription gets nothing more', [], async (stage) => {
+  check('a closed subscription gets nothing more', ['fanOut'], async (stage) => {
     const destination = stage.destination();
     const service = stage.service();
     const transport = await stage.transport();
@@ -149,7 +149,7 @@ export const lifecycle = theme('lifecycle', [
 
   check(
     'after close nothing of it keeps the process alive',
-    [],
+    ['fanOut'],
     async (stage) => {
       const destination = stage.destination();
       const drain = await stage.drain(destination);

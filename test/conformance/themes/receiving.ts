@@ -26,7 +26,7 @@ export const receiving = theme('receiving', [
     assertSameSet(receiver.acceptedIds, batch);
   }),
 
-  check('a slow handler gets nothing more until it has settled', [], async (stage) => {
+  check('a slow handler gets nothing more until it has settled', ['fanOut'], async (stage) => {
     const destination = stage.destination();
     const transport = await stage.transport();
     const hold = stage.hold();
@@ -82,7 +82,7 @@ export const receiving = theme('receiving', [
     assertSameSet(together.items.map(idOf), batch);
   }),
 
-  check('only the message types asked for arrive', [], async (stage) => {
+  check('only the message types asked for arrive', ['fanOut'], async (stage) => {
     const destination = stage.destination();
     const transport = await stage.transport();
     const wanted = await stage.receive(transport, {
@@ -138,7 +138,7 @@ export const receiving = theme('receiving', [
     assert.deepEqual(before.acceptedIds, [], 'deliveries of the closed subscription');
   }),
 
-  check('subscriptions of one transport do not wait for each other', [], async (stage) => {
+  check('subscriptions of one transport do not wait for each other', ['fanOut'], async (stage) => {
     const destination = stage.destination();
     const transport = await stage.transport();
     const hold = stage.hold();

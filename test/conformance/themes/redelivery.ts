@@ -3,7 +3,7 @@ import type { Delivery } from '@whizbang/core/transport';
 import { assertAllConfirmed, assertSameSet, assertSequence } from '../assertions.js';
 import { check, theme } from '../check.js';
 import { messagesTo, newStream } from '../messages.js';
-import { idOf, requestOf } from '../receiver.js';
+import { idOf } from '../receiver.js';
 
 export const redelivery = theme('redelivery', [
   check('a rejected batch comes again, in the same order, and nothing is lost', ['orderedStreams'], async (stage) => {
@@ -105,7 +105,7 @@ export const redelivery = theme('redelivery', [
     const handed = stage.arrivals<Delivery>();
     await stage.within(
       'subscribe resolves',
-      transport.transport.subscribe(requestOf({ service, destination }), (deliveries) => {
+      transport.transport.subscribe(stage.requestOf({ service, destination }), (deliveries) => {
         handed.push(...deliveries);
         if (handed.items.length === 1) throw new Error('thrown by the check');
         return Promise.resolve();
@@ -117,7 +117,7 @@ export const redelivery = theme('redelivery', [
     assertSequence([...new Set(handed.items.map(idOf))], batch);
   }),
 
-  check('one service that rejects does not disturb another', [], async (stage) => {
+  check('one service that rejects does not disturb another', ['fanOut'], async (stage) => {
     const destination = stage.destination();
     const transport = await stage.transport();
     const refusing = await stage.receive(transport, {

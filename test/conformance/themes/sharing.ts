@@ -15,7 +15,7 @@ async function streamOf(stage: Stage, active: Receiver, standby: Receiver, throu
 }
 
 export const sharing = theme('services and instances', [
-  check('two services each get every message', [], async (stage) => {
+  check('two services each get every message', ['fanOut'], async (stage) => {
     const destination = stage.destination();
     const [shipping, billing] = [await stage.transport(), await stage.transport()];
     const receivers = [
@@ -121,7 +121,7 @@ export const sharing = theme('services and instances', [
     assert.ok(standby.accepted.items.length > 0 || active.accepted.items.length === batch.length);
   }),
 
-  check('the next instance waits for the handler call in hand', ['orderedStreams'], async (stage) => {
+  check('the next instance waits for the handler call in hand', ['orderedStreams', 'fanOut'], async (stage) => {
     const destination = stage.destination();
     const service = stage.service();
     const [first, second] = [await stage.transport(), await stage.transport()];

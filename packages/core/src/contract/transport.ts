@@ -18,6 +18,11 @@ export interface TransportCapabilities {
   /** A message that no service subscribes to is reported as failed instead of being dropped. */
   readonly reportsUnroutable: boolean;
   /**
+   * Every service that subscribes to a destination gets each of its messages. False where a destination is a queue, which
+   * one service receives from.
+   */
+  readonly fanOut: boolean;
+  /**
    * Instances that receive without order share messages one by one. False where the broker hands out whole partitions: then an
    * instance beyond their number gets nothing.
    */

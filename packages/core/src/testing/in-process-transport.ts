@@ -47,6 +47,7 @@ class InProcessTransport implements Transport, BrokerConnection {
       orderedStreams: true,
       atomicGroups: true,
       reportsUnroutable: options.mandatory,
+      fanOut: true,
       competingConsumers: true,
       createsTopology: options.declare,
       maxMessageBytes: options.maxMessageBytes,

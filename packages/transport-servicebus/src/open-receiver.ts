@@ -1,0 +1,37 @@
+import type { ServiceBusReceiver } from '@azure/service-bus';
+import type { LiveConnection } from './connection.js';
+import { settledWithin } from './wait.js';
+
+interface Source {
+  /** Topic or queue. */
+  readonly destination: string;
+  /** The topic's subscription; undefined for a queue. */
+  readonly subscription: string | undefined;
+}
+
+/** A receiver without sessions. It attaches when it is first used. */
+export function openReceiver({ client }: LiveConnection, { destination, subscription }: Source): ServiceBusReceiver {
+  const options = {
+    // Ours keeps them by themselves; the SDK's takes message ids for keys, and needs them.
+    maxAutoLockRenewalDurationInMs: 0,
+    skipParsingBodyAsJson: true,
+    skipConvertingDate: true,
+  };
+  return subscription === undefined
+    ? client.createReceiver(destination, options)
+    : client.createReceiver(destination, subscription, options);
+}
+
+/**
+ * The number of the first message that is there, locked or not; undefined when there is none.
+ * @throws when the subscription or queue is missing, or nobody answers
+ */
+export async function peek(live: LiveConnection, source: Source): Promise<string | undefined> {
+  const receiver = openReceiver(live, source);
+  try {
+    const [message] = await receiver.peekMessages(1, { abortSignal: live.signal });
+    return message?.sequenceNumber?.toString();
+  } finally {
+    void settledWithin(receiver.close(), 1000);
+  }
+}

@@ -1,0 +1,65 @@
+import type { ServiceBusClient, ServiceBusSender } from '@azure/service-bus';
+
+/**
+ * The SDK tells nobody that a connection or link is gone while a send waits for its answer: the send waits on, up to its
+ * timeout. The AMQP objects underneath know at once. What is read of them is all here, and all of it is optional: should
+ * another version of the SDK look different inside, losses are noticed by timeouts only.
+ */
+
+/** The part that is used of rhea-promise's emitters. */
+interface Emitter {
+  on(event: string, listener: (context: unknown) => void): unknown;
+  removeListener(event: string, listener: (context: unknown) => void): unknown;
+}
+
+interface AmqpConnection extends Emitter {
+  readonly error?: unknown;
+  readonly _connection?: { readonly socket?: { destroy(error: Error): void } };
+}
+
+interface AmqpLink extends Emitter {
+  readonly error?: unknown;
+  readonly session?: Emitter & { readonly error?: unknown };
+}
+
+function connectionOf(client: ServiceBusClient): AmqpConnection | undefined {
+  const { _connectionContext } = client as unknown as { _connectionContext?: { connection?: AmqpConnection } };
+  const connection = _connectionContext?.connection;
+  return typeof connection?.on === 'function' ? connection : undefined;
+}
+
+/** Calls back once when the client's present connection is lost. */
+export function onConnectionLost(client: ServiceBusClient, listener: (cause: unknown) => void): void {
+  const connection = connectionOf(client);
+  const lost = (context: unknown): void => {
+    connection?.removeListener('disconnected', lost);
+    listener((context as { error?: unknown } | undefined)?.error ?? connection?.error);
+  };
+  connection?.on('disconnected', lost);
+}
+
+/**
+ * Ends the client's socket without a word. Everything of the SDK that waits on the connection is told so by that, and
+ * stops its timers; closing politely would leave those of attaches that the broker holds back for up to a minute.
+ */
+export function destroySocket(client: ServiceBusClient): void {
+  // Without an error, nobody up there would notice.
+  connectionOf(client)?._connection?.socket?.destroy(new Error('closed by this side'));
+}
+
+/** Calls back once when the sender's present link is lost, with what the broker said. */
+export function onLinkLost(sender: ServiceBusSender, listener: (cause: unknown) => void): void {
+  const { _sender } = sender as unknown as { _sender?: { link?: AmqpLink } };
+  const link = _sender?.link;
+  if (typeof link?.on !== 'function') return;
+  let told = false;
+  const lost = (): void => {
+    if (told) return;
+    told = true;
+    listener(link.error ?? link.session?.error);
+  };
+  link.on('sender_error', lost);
+  link.on('sender_close', lost);
+  link.session?.on('session_error', lost);
+  link.session?.on('session_close', lost);
+}
