@@ -8,14 +8,22 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const load = (path) => import(pathToFileURL(join(root, path)).href);
 
-const brokers = [{ broker: 'RabbitMQ', folder: 'packages/transport-rabbitmq' }];
+const brokers = [
+  { broker: 'RabbitMQ', folder: 'packages/transport-rabbitmq' },
+  { broker: 'Kafka', folder: 'packages/transport-kafka' },
+  { broker: 'Azure Service Bus', folder: 'packages/transport-servicebus' },
+];
+
+const namespace = 'Endpoint=sb://localhost;SharedAccessKeyName=name;SharedAccessKey=a2V5';
+const adapter = (name, connectionString, options) => async () =>
+  (await load(`packages/transport-${name}/dist/index.js`)).createTransport(connectionString, options);
 
 /** One column of the matrix each. No connection is made. */
 const columns = [
-  {
-    name: 'RabbitMQ',
-    create: async () => (await load('packages/transport-rabbitmq/dist/index.js')).createTransport('amqp://localhost'),
-  },
+  { name: 'RabbitMQ', create: adapter('rabbitmq', 'amqp://localhost') },
+  { name: 'Kafka', create: adapter('kafka', 'kafka://localhost') },
+  { name: 'Service Bus', create: adapter('servicebus', namespace) },
+  { name: 'Service Bus, `sessions: false`', create: adapter('servicebus', namespace, { sessions: false }) },
   {
     name: 'in-process',
     create: async () => (await load('packages/core/dist/testing.js')).createInProcessTransport('memory:matrix'),
@@ -28,6 +36,7 @@ const meanings = {
   orderedStreams: 'Order within a stream, to the broker and from it',
   atomicGroups: 'Several messages of one stream in one batch',
   reportsUnroutable: 'A message that no service receives is reported',
+  fanOut: 'Every service that subscribes gets every message',
   competingConsumers: 'Instances that receive without order share message by message',
   createsTopology: 'Creates what is missing at the broker',
   maxMessageBytes: 'Largest body in bytes',

@@ -1,0 +1,82 @@
+import { afterAll } from 'vitest';
+
+import { type KafkaServer, startKafka } from '../../fixtures/index.js';
+import { createTopics, withKafkaAdmin } from '../../fixtures/kafka/kafka-topics.js';
+import { KafkaWitness, type SeenRecord } from '../../fixtures/kafka/kafka-witness.js';
+import { plainKafka } from '../../fixtures/kafka/plain-kafka.js';
+import type { BrokerKind, BrokerWitness, ForeignEvent, SeenMessage } from './scenario-broker.js';
+
+let broker: Promise<KafkaServer> | undefined;
+
+// One for each test file: a Kafka has no virtual hosts, and the scenarios' topics and groups have the names that they have.
+afterAll(async () => {
+  await (await broker)?.stop();
+});
+
+export const kafka: BrokerKind = {
+  name: 'Kafka',
+  shared: async () => {
+    broker ??= startKafka({ private: true });
+    const { url } = await broker;
+    await empty(url);
+    return {
+      url,
+      witness: (destination) => witness(url, destination),
+      send: (destination, event) => send(url, destination, event),
+    };
+  },
+};
+
+/** Takes away what the test before has left. */
+async function empty(url: string): Promise<void> {
+  await withKafkaAdmin(url, async (admin) => {
+    const [{ groups }, topics] = await Promise.all([admin.listGroups(), admin.listTopics()]);
+    if (groups.length > 0) await admin.deleteGroups(groups.map(({ groupId }) => groupId)).catch(() => undefined);
+    const ours = topics.filter((topic) => !topic.startsWith('__'));
+    if (ours.length > 0) await admin.deleteTopics({ topics: ours });
+  });
+}
+
+async function witness(url: string, topic: string): Promise<BrokerWitness> {
+  await createTopics(url, [topic], 6);
+  const reader = await KafkaWitness.create(url, topic);
+  return {
+    get seen() {
+      return reader.seen.map(seenMessage);
+    },
+    [Symbol.asyncDispose]: () => reader[Symbol.asyncDispose](),
+  };
+}
+
+const attribute = 'ce_';
+
+function seenMessage({ messageId, type, body, headers }: SeenRecord): SeenMessage {
+  const all = Object.entries(headers);
+  const attributes = all
+    .filter(([name]) => name.startsWith(attribute))
+    .map(([name, value]): [string, string] => [name.slice(attribute.length), value]);
+  return {
+    messageId,
+    type,
+    body,
+    attributes: { ...Object.fromEntries(attributes), datacontenttype: headers['content-type'] ?? '' },
+    headers: Object.fromEntries(all.filter(([name]) => !name.startsWith(attribute) && name !== 'content-type')),
+  };
+}
+
+async function send(url: string, topic: string, { attributes, headers, body }: ForeignEvent): Promise<void> {
+  const producer = plainKafka(url).producer();
+  await producer.connect();
+  const prefixed = Object.entries(attributes).map(([name, value]): [string, string] => [attribute + name, value]);
+  await producer.send({
+    topic,
+    messages: [
+      {
+        key: attributes['partitionkey'] ?? null,
+        value: body,
+        headers: { 'content-type': 'application/json', ...Object.fromEntries(prefixed), ...headers },
+      },
+    ],
+  });
+  await producer.disconnect();
+}
