@@ -33,6 +33,21 @@ test.each(['plain', 'scram-sha-256'] as const)(
   },
 );
 
+test('saslMechanismRefused: a login where the broker wants none', async () => {
+  const { url } = await testKafka();
+  const { transport, log } = await connecting(url.replace('kafka://', 'kafka://alice:secret-word@'));
+  await waitFor(() => log.length > 0, { message: 'a word about it', timeoutMs: 10_000 });
+  expect(transport.ready()).toBe(false);
+  expect(log[0]).toMatch(/ILLEGAL_SASL_STATE|closed by the server/);
+});
+
+test('TLS where the broker speaks none does not come up, and closes', async () => {
+  const { url } = await testKafka();
+  const { transport, log } = await connecting(url.replace('kafka://', 'kafkas://'), { connectTimeoutMs: 1_000 });
+  await waitFor(() => log.length > 0, { message: 'a word about it', timeoutMs: 10_000 });
+  expect(transport.ready()).toBe(false);
+});
+
 test('a peer that accepts and stays silent is given up, and closing does not wait for it', async () => {
   const silent = createServer();
   silent.listen(0, '127.0.0.1');

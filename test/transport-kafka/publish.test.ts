@@ -45,12 +45,7 @@ test('messages without a key are spread over the partitions, a call to each', as
 
 test('a batch that is too large for its topic is split, and only the message that is too large itself fails', async () => {
   const { url, prefix: topic } = await testKafka();
-  await withKafkaAdmin(url, (admin) =>
-    admin.createTopics({
-      topics: [{ topic, numPartitions: 1, configEntries: [{ name: 'max.message.bytes', value: '20000' }] }],
-      waitForLeaders: false,
-    }),
-  );
+  await topicWith(url, topic, 'max.message.bytes', '20000');
   await using witness = await KafkaWitness.create(url, topic);
   const { transport } = await connected(url);
   const [a, b] = [randomUUID(), randomUUID()];
@@ -99,4 +94,21 @@ test('a destination that is no name of a topic fails for good and alone', async 
   const { transport } = await connected(url);
   const outcomes = await transport.publish([messageTo('no/topic'), messageTo(topic)], never);
   expect(outcomes.map(outcomeText)).toEqual(['failed ValidationError', 'confirmed']);
+});
+
+async function topicWith(url: string, topic: string, name: string, value: string): Promise<void> {
+  const configEntries = [{ name, value }];
+  await withKafkaAdmin(url, (admin) =>
+    admin.createTopics({ topics: [{ topic, numPartitions: 1, configEntries }], waitForLeaders: false }),
+  );
+}
+
+test('invalidRecord: a message without a key in a topic that is compacted by keys', async () => {
+  const { url, prefix: topic } = await testKafka();
+  await topicWith(url, topic, 'cleanup.policy', 'compact');
+  const { transport } = await connected(url);
+  const [stream, other] = [randomUUID(), randomUUID()];
+  const [keyed, keyless] = [messageTo(topic, { stream }), messageTo(topic)];
+  const outcomes = await transport.publish([keyed, keyless, messageTo(topic, { stream: other })], never);
+  expect(outcomes.map(outcomeText)).toEqual(['confirmed', 'failed ValidationError', 'confirmed']);
 });

@@ -3,7 +3,7 @@ import type { Delivery } from '@whizbang/core/transport';
 import { expect, test } from 'vitest';
 import { Hold } from '../conformance/deadline.js';
 import { messageTo, messagesTo } from '../conformance/messages.js';
-import { createTopics, plainKafka, withKafkaAdmin } from '../fixtures/index.js';
+import { createTopics, plainKafka, waitFor, withKafkaAdmin } from '../fixtures/index.js';
 import { testKafka } from '../fixtures/test-services.js';
 import { arrived, connected, idOf, never, request } from './connected.js';
 
@@ -150,14 +150,7 @@ test('a rebalance waits for the handler in hand: nothing comes twice, and stream
   const streams = Array.from({ length: 8 }, () => randomUUID());
   const sent = Array.from({ length: 10 }, () => streams.map((stream) => messageTo(topic, { stream }))).flat();
   await first.transport.publish(sent, never);
-  await arrived(
-    {
-      get length() {
-        return calls;
-      },
-    } as unknown as unknown[],
-    1,
-  );
+  await waitFor(() => calls > 0, { message: 'a call' });
   const joining = await second.transport.subscribe(
     request('shipping-' + topic, topic, { maxBatch: 3 }),
     async (batch) => {
@@ -219,3 +212,36 @@ test('a CloudEvent of a plain producer arrives with its attributes, and its key 
     },
   ]);
 });
+
+test(
+  'a destination that is missing does not stop the others, and is found when it comes',
+  { timeout: 60_000 },
+  async () => {
+    const { url, prefix } = await testKafka();
+    const [present, missing] = [`${prefix}present`, `${prefix}missing`];
+    await createTopics(url, [present]);
+    const { transport, log } = await connected(url, { declare: false });
+    const received: Delivery[] = [];
+    const service = `shipping-${prefix}`;
+    const bindings = [missing, present].flatMap((destination) => request(service, destination).bindings);
+    const subscription = await transport.subscribe(
+      request(service, present, { bindings }),
+      async (batch) => void received.push(...batch),
+    );
+    await waitFor(
+      async () => {
+        await transport.publish([messageTo(present)], never);
+        return received.length > 0;
+      },
+      { message: 'a delivery from the topic that is there', timeoutMs: 20_000, intervalMs: 200 },
+    );
+    expect(log).toEqual([expect.stringMatching(/missing" is missing, and the option declare is false/)]);
+    await createTopics(url, [missing]);
+    await subscription.established;
+    const found = messageTo(missing);
+    await transport.publish([found], never);
+    await waitFor(() => received.some((delivery) => idOf(delivery) === found.messageId), {
+      message: 'a delivery from the topic that came',
+    });
+  },
+);
