@@ -53,6 +53,9 @@ export class GroupMember {
 
   /** From now on it speaks through another client. To the broker it stays the same member. */
   use(client: KafkaClient): void {
+    if (client === this.#client) return;
+    // Joining was cut off: under another name, the group would wait for the first until its session has timed out.
+    if (this.#memberId === '') this.#memberId = this.#client.memberIdGiven ?? '';
     this.#client = client;
     this.#coordinator = undefined;
   }
