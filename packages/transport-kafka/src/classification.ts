@@ -101,7 +101,7 @@ export const classification = {
     retryable: true,
   },
   corruptMessage: {
-    condition: '2 CORRUPT_MESSAGE; also a message without a key to a compacted topic',
+    condition: '2 CORRUPT_MESSAGE',
     reason: reason.TransportException,
     retryable: true,
   },
@@ -122,9 +122,13 @@ export const classification = {
     reason: reason.TransportException,
     retryable: false,
   },
+  invalidRecord: {
+    condition: '87 INVALID_RECORD, 32 INVALID_TIMESTAMP: a message without a key to a compacted topic, for example',
+    reason: reason.ValidationError,
+    retryable: false,
+  },
   invalidRequest: {
-    condition:
-      '17 INVALID_TOPIC_EXCEPTION, 21, 32 INVALID_TIMESTAMP, 37 to 40, 42 INVALID_REQUEST, 43, 76, 87 INVALID_RECORD, 12, 23, 24, 26, 28',
+    condition: '17 INVALID_TOPIC_EXCEPTION, 42 INVALID_REQUEST, 12, 21, 23, 24, 26, 28, 37 to 40, 43, 76',
     reason: reason.ValidationError,
     retryable: false,
   },

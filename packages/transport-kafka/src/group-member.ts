@@ -36,7 +36,6 @@ export interface GroupPlan {
 /** One member of a consumer group: joins, keeps its place by heartbeats, commits, leaves. It outlives its connections. */
 export class GroupMember {
   readonly #groupId: string;
-  readonly #topics: readonly string[];
   readonly #settings: KafkaSettings;
   #client: KafkaClient;
   #coordinator: KafkaBroker | undefined;
@@ -46,30 +45,37 @@ export class GroupMember {
   #joining = false;
   #heartbeats = new AbortController();
 
-  constructor(client: KafkaClient, groupId: string, topics: readonly string[], settings: KafkaSettings) {
+  constructor(client: KafkaClient, groupId: string, settings: KafkaSettings) {
     this.#client = client;
     this.#groupId = groupId;
-    this.#topics = topics;
     this.#settings = settings;
   }
 
   /** From now on it speaks through another client. To the broker it stays the same member. */
   use(client: KafkaClient): void {
+    if (client === this.#client) return;
+    // Joining was cut off: under another name, the group would wait for the first until its session has timed out.
+    if (this.#memberId === '') this.#memberId = this.#client.memberIdGiven ?? '';
     this.#client = client;
     this.#coordinator = undefined;
   }
 
   /**
    * Waits for all members of the group, and resolves with what this one is to receive.
+   * @param topics What this member receives from.
    * @param plan Called when this member is chosen to lead, with the topics of all.
    */
-  async join(plan: (topics: readonly string[]) => Promise<GroupPlan>, signal: AbortSignal): Promise<Membership> {
+  async join(
+    topics: readonly string[],
+    plan: (topics: readonly string[]) => Promise<GroupPlan>,
+    signal: AbortSignal,
+  ): Promise<Membership> {
     this.#heartbeats.abort();
     this.#joining = true;
     try {
       for (;;) {
         try {
-          return await this.#joinOnce(plan);
+          return await this.#joinOnce(topics, plan);
         } catch (error) {
           if (!['membershipLost', 'noCoordinator'].includes(conditionOf(error))) throw error;
           if (signal.aborted || this.#client.endedBy !== undefined) throw error;
@@ -81,10 +87,13 @@ export class GroupMember {
     }
   }
 
-  async #joinOnce(plan: (topics: readonly string[]) => Promise<GroupPlan>): Promise<Membership> {
+  async #joinOnce(
+    topics: readonly string[],
+    plan: (topics: readonly string[]) => Promise<GroupPlan>,
+  ): Promise<Membership> {
     const { sessionTimeoutMs: sessionTimeout, requestTimeoutMs } = this.#settings;
     const userData = Buffer.from(JSON.stringify(this.#owned));
-    const metadata = MemberMetadata.encode({ version: 0, topics: [...this.#topics], userData });
+    const metadata = MemberMetadata.encode({ version: 0, topics: [...topics], userData });
     const joined = await this.#ask(
       (broker, member) =>
         broker.joinGroup({
@@ -158,7 +167,8 @@ export class GroupMember {
       await wait(heartbeatMs, signal);
       if (signal.aborted || this.#client.endedBy !== undefined) return;
       try {
-        await this.#ask((broker, member) => broker.heartbeat({ ...member, groupGenerationId }));
+        const { sessionTimeoutMs } = this.#settings;
+        await this.#ask((broker, member) => broker.heartbeat({ ...member, groupGenerationId }), sessionTimeoutMs);
         aliveAt = performance.now();
       } catch (error) {
         if (protocolCode(error) === rebalanceInProgress) {

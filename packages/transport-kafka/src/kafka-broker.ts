@@ -69,7 +69,7 @@ export interface OutgoingRecord {
   readonly headers: Record<string, Buffer>;
 }
 
-export interface ProduceRequest {
+interface ProduceRequest {
   readonly acks: number;
   readonly timeout: number;
   readonly topicData: readonly TopicPartitions<{
@@ -78,7 +78,7 @@ export interface ProduceRequest {
   }>[];
 }
 
-export interface ProduceResponse {
+interface ProduceResponse {
   readonly topics: readonly {
     readonly topicName: string;
     readonly partitions: readonly { readonly partition: number; readonly errorCode: number }[];
@@ -127,7 +127,7 @@ export interface JoinedGroup {
   readonly members: readonly { readonly memberId: string; readonly memberMetadata: Buffer }[];
 }
 
-export interface BrokerMetadata {
+interface BrokerMetadata {
   readonly controllerId: number;
   readonly topicMetadata: readonly {
     readonly topic: string;
@@ -136,7 +136,7 @@ export interface BrokerMetadata {
 }
 
 /** The connections to one broker. Everything goes through `send`, with the codec of its answer. */
-export interface ConnectionPool {
+interface ConnectionPool {
   readonly host: string;
   readonly port: number;
   send(request: WireRequest): Promise<unknown>;

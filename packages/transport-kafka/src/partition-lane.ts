@@ -1,4 +1,5 @@
 import type { PublishOutcome } from '@whizbang/core/transport';
+import type { ConditionId } from './classification.js';
 import { KafkaError, conditionOf } from './errors.js';
 import type { KafkaClient, Leaders } from './kafka-client.js';
 import type { KafkaSettings } from './options.js';
@@ -8,6 +9,13 @@ import { Backoff, wait } from './wait.js';
 
 // For a leader to be there.
 const patienceMs = 3000;
+// Refusals that may be due to one message, while its neighbours could be stored.
+const causedByOneRecord: ReadonlySet<ConditionId> = new Set([
+  'messageTooLarge',
+  'invalidRecord',
+  'corruptMessage',
+  'unencodable',
+]);
 const neverAborted = new AbortController().signal;
 
 /** What a lane needs of the publisher. */
@@ -88,7 +96,9 @@ export class PartitionLane {
       for (const pending of batch) this.#desk.settle(pending, confirmed);
       return;
     }
-    if (batch.length > 1 && conditionOf(failure.error) === 'messageTooLarge') {
+    const condition = conditionOf(failure.error);
+    if (batch.length > 1 && causedByOneRecord.has(condition)) {
+      if (condition === 'messageTooLarge') this.#budget = halfOf(batch, this.#budget);
       await this.#sendInHalves(batch);
       return;
     }
@@ -99,10 +109,8 @@ export class PartitionLane {
     }
   }
 
-  /** The broker stores none of a batch that is too large, and does not tell which message made it so. */
+  /** The broker stores none of a batch, and does not tell which message it refused it for. */
   async #sendInHalves(batch: readonly PendingMessage[]): Promise<void> {
-    const bytes = batch.reduce((sum, pending) => sum + pending.bytes, batchOverheadBytes);
-    this.#budget = Math.min(this.#budget, Math.max(1024, Math.ceil(bytes / 2)));
     this.#takeBack(batch);
     const middle = Math.ceil(batch.length / 2);
     for (const half of [batch.slice(0, middle), batch.slice(middle)]) {
@@ -164,4 +172,9 @@ export class PartitionLane {
       return { error, sent: sent && condition !== 'unreachable' };
     }
   }
+}
+
+function halfOf(batch: readonly PendingMessage[], budget: number): number {
+  const bytes = batch.reduce((sum, pending) => sum + pending.bytes, batchOverheadBytes);
+  return Math.min(budget, Math.max(1024, Math.ceil(bytes / 2)));
 }

@@ -107,15 +107,16 @@ export class KafkaSubscription implements TransportSubscription {
   async #receiveThrough(client: KafkaClient, works: () => void): Promise<void> {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
-      const leaders = new Map<string, Leaders>();
-      for (const topic of this.#topics) leaders.set(topic, await ensureTopic(client, topic, this.#settings, signal));
-      const member = (this.#member ??= new GroupMember(client, this.#request.service, this.#topics, this.#settings));
+      const leaders = await this.#leaders(client);
+      const member = (this.#member ??= new GroupMember(client, this.#request.service, this.#settings));
       member.use(client);
-      const membership = await member.join((topics) => this.#plan(client, member, topics), signal);
+      const membership = await member.join([...leaders.keys()], (topics) => this.#plan(client, member, topics), signal);
       const positions = await this.#positions(member, membership);
       if (signal.aborted) return;
-      this.#establish();
-      this.#log.succeeded();
+      if (leaders.size === this.#topics.length) {
+        this.#establish();
+        this.#log.succeeded();
+      }
       works();
       this.#logger.debug({ group: this.#request.service, assignment: membership.assignment }, 'receiving');
       const over = new AbortController();
@@ -138,8 +139,10 @@ export class KafkaSubscription implements TransportSubscription {
         ).untilOver();
         await this.#receiving;
       } catch (error) {
-        // The group has gone on without us: what was handed over is handed over again, to whoever has the partition now.
-        if (conditionOf(error) !== 'membershipLost') throw error;
+        // Either the group has gone on without us, and what was handed over is handed over again to whoever has the partition
+        // now; or a partition has another leader, and joining again finds out which.
+        if (!['membershipLost', 'noLeader'].includes(conditionOf(error))) throw error;
+        await wait(100, signal);
       } finally {
         over.abort();
         await watching;
@@ -148,10 +151,33 @@ export class KafkaSubscription implements TransportSubscription {
     }
   }
 
+  /** The topics that are there, with their partitions. One that is missing or forbidden does not stop the others. */
+  async #leaders(client: KafkaClient): Promise<Map<string, Leaders>> {
+    const leaders = new Map<string, Leaders>();
+    let failure: Error | undefined;
+    for (const topic of this.#topics) {
+      try {
+        leaders.set(topic, await ensureTopic(client, topic, this.#settings, this.#stopping.signal));
+      } catch (error) {
+        if (client.endedBy !== undefined) throw error;
+        failure = error as Error;
+      }
+    }
+    if (failure === undefined) return leaders;
+    if (leaders.size === 0) throw failure;
+    this.#log.failed(messageOf(failure), { group: this.#request.service });
+    return leaders;
+  }
+
   /** What this member decides for all, when it leads the group. */
   async #plan(client: KafkaClient, member: GroupMember, topics: readonly string[]): Promise<GroupPlan> {
     const leaders = new Map<string, Leaders>();
-    for (const topic of topics) leaders.set(topic, await client.leaders(topic));
+    for (const topic of topics) {
+      // A topic that only this member has not heard of is shared out the next time.
+      const found = await client.leaders(topic).catch(() => undefined);
+      if (found !== undefined) leaders.set(topic, found);
+    }
+    if (client.endedBy !== undefined) throw client.endedBy;
     const committed = member.committed.bind(member);
     const starts = await startPositions(client, committed, leaders, this.#settings.startFrom);
     return { partitions: new Map([...leaders].map(([topic, { length }]) => [topic, length])), starts };
@@ -175,7 +201,7 @@ export class KafkaSubscription implements TransportSubscription {
     return positions;
   }
 
-  /** Ends the membership when partitions were added to a topic, so that the group shares them out. */
+  /** Ends the membership when a topic has come, or partitions were added to one, so that the group shares them out. */
   async #watchPartitions(
     client: KafkaClient,
     leaders: ReadonlyMap<string, Leaders>,
@@ -185,9 +211,13 @@ export class KafkaSubscription implements TransportSubscription {
     for (;;) {
       await wait(lookAgainMs, signal);
       if (signal.aborted) return;
-      for (const [topic, known] of leaders) {
-        const now = await client.leaders(topic).catch(() => known);
-        if (now.length !== known.length) over.abort();
+      for (const topic of this.#topics) {
+        const known = leaders.get(topic)?.length ?? 0;
+        const now = await client.leaders(topic).then(
+          ({ length }) => length,
+          () => known,
+        );
+        if (now !== known) over.abort();
       }
     }
   }

@@ -36,8 +36,8 @@ async function replaceUndecodable(payload: Buffer, decode: Decode): Promise<Buff
     at += 2 + payload.readInt16BE(at);
     for (let partitions = count(); partitions > 0; partitions -= 1) {
       at += 30;
-      at += 16 * Math.max(0, count());
-      at += 4;
+      const aborted = Math.max(0, count());
+      at += 16 * aborted + 4;
       parts.push(payload.subarray(copied, at));
       const size = Math.max(0, count());
       const batches: Buffer[] = [];
