@@ -32,6 +32,7 @@ export class SessionPool implements Intake, SessionHome {
   readonly #placeAwaited = new Set<() => void>();
   readonly #timer: NodeJS.Timeout;
   #fail: (cause: Error) => void = () => undefined;
+  #closing: Promise<void> | undefined;
 
   constructor(live: LiveConnection, settings: IntakeSettings) {
     this.#live = live;
@@ -68,7 +69,12 @@ export class SessionPool implements Intake, SessionHome {
     this.#freePlace();
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     this.#stopping.abort();
     clearInterval(this.#timer);
     await Promise.all([...this.#sessions].map((session) => session.close()));
