@@ -53,7 +53,7 @@ describe('refused before sending, and not to be tried again', () => {
   test.each(rows)('%s', (_, outgoing, because, sentence) => {
     const error = encodeMessage(outgoing, 's', 100);
     expect(error).toBeInstanceOf(ServicebusError);
-    const { reason, retryable } = error as ServicebusError;
+    const { reason, retryable } = (error as ServicebusError).classification;
     expect({ reason, retryable }).toEqual({ reason: because.reason, retryable: false });
     expect((error as ServicebusError).message).toMatch(sentence);
   });

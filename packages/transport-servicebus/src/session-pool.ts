@@ -10,7 +10,7 @@ import { wait, within } from './wait.js';
 
 // So many accepts wait at the broker at a time; each time a session is granted, the next is asked for.
 const maxAcceptors = 8;
-const lookMs = 1000;
+const lookMs = 500;
 // An accept that ends at once without a session must not be repeated at full speed.
 const emptyHandedMs = 200;
 // The broker answers an accept when its time is over; when it does not, it may be gone.
