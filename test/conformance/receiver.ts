@@ -163,6 +163,6 @@ export function idOf(delivery: Delivery): string {
   return delivery.attributes['id'] ?? 'no id';
 }
 
-function isProbe(delivery: Delivery): boolean {
+export function isProbe(delivery: Delivery): boolean {
   return delivery.headers[probeHeader] !== undefined;
 }

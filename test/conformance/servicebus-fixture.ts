@@ -61,6 +61,7 @@ export function servicebusFixture(
         entity,
         sessions,
         declare,
+        administrationEndpoint: broker().managementEndpoint,
         maxMessageBytes,
         reconnectDelayMs: 50,
         reconnectMaxDelayMs: 500,

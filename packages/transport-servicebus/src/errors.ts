@@ -7,21 +7,19 @@ export interface Classification {
 }
 
 /** An error of the transport that already knows what it means for a message. */
-export class ServicebusError extends Error implements Classification {
-  readonly reason: MessageFailureReason;
-  readonly retryable: boolean;
+export class ServicebusError extends Error {
+  readonly classification: Classification;
   /** What the broker asked to wait, in ms. */
   readonly retryAfterMs: number | undefined;
 
   constructor(
     message: string,
-    { reason, retryable }: Classification,
+    because: Classification,
     options?: { cause?: unknown; retryAfterMs?: number | undefined },
   ) {
     super(message, options?.cause === undefined ? undefined : { cause: options.cause });
     this.name = 'ServicebusError';
-    this.reason = reason;
-    this.retryable = retryable;
+    this.classification = because;
     this.retryAfterMs = options?.retryAfterMs;
   }
 }
@@ -101,7 +99,7 @@ const byText: readonly (readonly [RegExp, Classification])[] = [
 /** What an error of the SDK or of the socket means for the message it concerns: by code, and by text where there is none. */
 export function classify(thrown: unknown): Classification {
   const error = rootOf(thrown);
-  if (error instanceof ServicebusError) return error;
+  if (error instanceof ServicebusError) return error.classification;
   if (!(error instanceof Error)) return byCondition[conditionOf(error) ?? ''] ?? classification.unknown;
   if (credentialErrors.has(error.name)) return classification.noToken;
   const { code } = error as { code?: unknown };

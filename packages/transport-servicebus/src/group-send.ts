@@ -41,7 +41,7 @@ export class GroupSend {
     const first = this.#lane.first();
     if (first === undefined) return;
     if (first.encoded instanceof ServicebusError) {
-      this.#desk.settle(first, failed(first.encoded, first.encoded));
+      this.#desk.settle(first, failed(first.encoded.classification, first.encoded));
       return;
     }
     const { live, paused } = this.#desk;
@@ -123,7 +123,7 @@ export class GroupSend {
     if (found === classification.serverBusy) {
       const ms = askedToWaitMs(cause) ?? this.#settings.throttlePauseMs;
       const error = new ServicebusError(textOf(cause), found, { cause, retryAfterMs: ms });
-      for (const pending of group) this.#desk.settle(pending, failed(found, error));
+      this.#settleFailed(group, failed(found, error));
       this.#desk.pause(ms, error);
       return;
     }
@@ -132,7 +132,17 @@ export class GroupSend {
     const outcome = unknown
       ? failed(classification.linkLost, `no answer, the outcome is unknown: ${textOf(cause)}`, cause)
       : failed(found, cause instanceof Error ? cause : textOf(cause), cause);
-    for (const pending of group) this.#desk.settle(pending, outcome);
+    this.#settleFailed(group, outcome);
+  }
+
+  /** All were tried, but a stream is stopped by its first: the others will come again behind it. */
+  #settleFailed(group: readonly PendingMessage[], outcome: PublishOutcome): void {
+    const stopped = new Set<string>();
+    for (const pending of group) {
+      const { streamId } = pending.message;
+      this.#desk.settle(pending, streamId !== null && stopped.has(streamId) ? notAttempted : outcome);
+      if (streamId !== null) stopped.add(streamId);
+    }
   }
 
   #releaseLane(): void {

@@ -7,7 +7,7 @@ import { settledWithin } from './wait.js';
 
 // A session without messages is kept this long, in case more come; while others wait for their turn, only as long as
 // messages of one batch may lie apart.
-const idleMs = 1000;
+const idleMs = 500;
 const crowdedIdleMs = 30;
 // How long a session that never runs empty is kept while others wait.
 const turnMs = 2000;
@@ -71,7 +71,7 @@ export class HeldSession {
     }
   }
 
-  /** To be called every second or so. */
+  /** To be called once or twice a second. */
   look(): void {
     const now = performance.now();
     if (this.#receiver.isClosed) {

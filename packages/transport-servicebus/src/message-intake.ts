@@ -17,6 +17,7 @@ export class MessageIntake implements Intake {
   readonly #timer: NodeJS.Timeout;
   #flow: { close(): Promise<void> } | undefined;
   #closed = false;
+  #closing: Promise<void> | undefined;
 
   constructor(live: LiveConnection, settings: IntakeSettings) {
     this.#live = live;
@@ -41,7 +42,12 @@ export class MessageIntake implements Intake {
   }
 
   /** What is in hand stays so over a loss of the connection; else it goes back. */
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     clearInterval(this.#timer);
     if (this.#live.endedBy === undefined) {
       // Before the broker has stopped sending, it would send what is given back to this very receiver.

@@ -30,7 +30,10 @@ export interface ServicebusTransportOptions {
    * administration endpoint out of reach, what exists is used as it is. Default true.
    */
   readonly declare?: boolean;
-  /** The largest body in bytes. Default: what the broker announces for the destination (256 KB in the Standard tier). */
+  /**
+   * The largest body in bytes. Default: what the broker announces for the destination (256 KB in the Standard tier). Given
+   * above that, topics and queues are created for such messages, which the Premium tier can.
+   */
   readonly maxMessageBytes?: number;
   /** How long a send may stay unanswered before it counts as failed, in ms. Default 10,000. */
   readonly sendTimeoutMs?: number;

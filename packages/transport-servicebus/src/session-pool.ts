@@ -10,7 +10,7 @@ import { wait, within } from './wait.js';
 
 // So many accepts wait at the broker at a time; each time a session is granted, the next is asked for.
 const maxAcceptors = 8;
-const lookMs = 1000;
+const lookMs = 500;
 // An accept that ends at once without a session must not be repeated at full speed.
 const emptyHandedMs = 200;
 // The broker answers an accept when its time is over; when it does not, it may be gone.
@@ -32,6 +32,7 @@ export class SessionPool implements Intake, SessionHome {
   readonly #placeAwaited = new Set<() => void>();
   readonly #timer: NodeJS.Timeout;
   #fail: (cause: Error) => void = () => undefined;
+  #closing: Promise<void> | undefined;
 
   constructor(live: LiveConnection, settings: IntakeSettings) {
     this.#live = live;
@@ -68,7 +69,12 @@ export class SessionPool implements Intake, SessionHome {
     this.#freePlace();
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     this.#stopping.abort();
     clearInterval(this.#timer);
     await Promise.all([...this.#sessions].map((session) => session.close()));

@@ -10,7 +10,9 @@ export function refuseMalformed(
   { entity, sessions }: Pick<ServicebusSettings, 'entity' | 'sessions'>,
 ): void {
   const violations: string[] = [];
-  if (service.length < 1 || service.length > maxSubscriptionNameLength) {
+  if (entity === 'queue') {
+    // The service has no name at the broker: it receives from the queue itself.
+  } else if (service.length < 1 || service.length > maxSubscriptionNameLength) {
     violations.push(
       `service: becomes the name of a subscription, which has 1 to ${maxSubscriptionNameLength} characters; this one has ${service.length}`,
     );

@@ -15,6 +15,10 @@ const leaveAloneMs = 60_000;
 /** Lets messages through that name no type in their subject; the adapter looks at their attributes instead. */
 const withoutSubject = 'whizbang-without-subject';
 const maxRuleNameLength = 50;
+const standardMessageBytes = 256 * 1024;
+// Beside the body there are properties, which a batch of one carries twice.
+const propertiesBytes = 2 * 64 * 1024;
+const defaultPremiumKilobytes = 1024;
 
 /** Creates topics, queues, subscriptions and their rules, where that is wanted and allowed. */
 export class Topology {
@@ -43,7 +47,11 @@ export class Topology {
     const what = `${entity} "${name}"`;
     if (!declare) throw notThere(`${what} is missing, and the option declare is false`, missing);
     const created = await this.#manage(async (client) => {
-      const options = { requiresDuplicateDetection: duplicateDetection, ...requestOptions };
+      const options = {
+        requiresDuplicateDetection: duplicateDetection,
+        ...messageSize(this.#settings),
+        ...requestOptions,
+      };
       if (entity === 'topic') await unlessThere(client.createTopic(name, options));
       else {
         const queue = { requiresSession: sessions, maxDeliveryCount, lockDuration };
@@ -105,6 +113,13 @@ export class Topology {
       return false;
     }
   }
+}
+
+/** Messages above the Standard tier's limit need a Premium namespace, where each entity has a limit of its own. */
+function messageSize({ maxMessageBytes }: ServicebusSettings): { maxMessageSizeInKilobytes?: number } {
+  if (maxMessageBytes === undefined || maxMessageBytes <= standardMessageBytes) return {};
+  const kilobytes = Math.ceil((maxMessageBytes + propertiesBytes) / 1024);
+  return { maxMessageSizeInKilobytes: Math.max(kilobytes, defaultPremiumKilobytes) };
 }
 
 const requestOptions = { requestOptions: { timeout: requestTimeoutMs } };
