@@ -1,10 +1,17 @@
 import { afterAll } from 'vitest';
 
-import { type KafkaServer, startKafka } from '../../fixtures/index.js';
+import { type KafkaServer, startKafka, waitFor } from '../../fixtures/index.js';
 import { createTopics, withKafkaAdmin } from '../../fixtures/kafka/kafka-topics.js';
 import { KafkaWitness, type SeenRecord } from '../../fixtures/kafka/kafka-witness.js';
 import { plainKafka } from '../../fixtures/kafka/plain-kafka.js';
-import type { BrokerKind, BrokerWitness, ForeignEvent, SeenMessage } from './scenario-broker.js';
+import { atEnd } from '../test-service.js';
+import {
+  type BrokerKind,
+  type BrokerWitness,
+  type ForeignEvent,
+  type SeenMessage,
+  outagePace,
+} from './scenario-broker.js';
 
 let broker: Promise<KafkaServer> | undefined;
 
@@ -25,7 +32,34 @@ export const kafka: BrokerKind = {
       send: (destination, event) => send(url, destination, event),
     };
   },
+  fragile: async () => {
+    const server = await startKafka({ private: true });
+    atEnd(() => server.stop());
+    return {
+      url: server.url,
+      brokerOptions: {
+        connectTimeoutMs: Math.round(10_000 / outagePace),
+        requestTimeoutMs: 30_000 / outagePace,
+        reconnectDelayMs: Math.round(200 / outagePace),
+        reconnectMaxDelayMs: 30_000 / outagePace,
+      },
+      witness: async (destination) => {
+        await createTopics(server.url, [destination], 6);
+        return { seen: (messages) => everythingIn(server.url, destination, messages) };
+      },
+      stop: () => server.kill(),
+      start: () => server.start(),
+    };
+  },
 };
+
+/** A topic keeps what it took, so it is read when all is over. */
+async function everythingIn(url: string, topic: string, messages: number): Promise<readonly SeenMessage[]> {
+  await using reader = await witness(url, topic);
+  const known = (): number => new Set(reader.seen.map(({ messageId }) => messageId)).size;
+  await waitFor(() => known() >= messages, { message: `${messages} messages in the topic`, timeoutMs: 30_000 });
+  return reader.seen;
+}
 
 /** Takes away what the test before has left. */
 async function empty(url: string): Promise<void> {

@@ -1,7 +1,16 @@
-import { type ChannelModel, type ConsumeMessage, connect } from 'amqplib';
+import { type ChannelModel, type Message, connect } from 'amqplib';
 
+import { startRabbitmq } from '../../fixtures/index.js';
 import { testBroker } from '../../fixtures/test-services.js';
-import type { BrokerKind, BrokerWitness, ForeignEvent, SeenMessage } from './scenario-broker.js';
+import { atEnd } from '../test-service.js';
+import {
+  type BrokerKind,
+  type BrokerWitness,
+  type ForeignEvent,
+  type OutageWitness,
+  type SeenMessage,
+  outagePace,
+} from './scenario-broker.js';
 
 export const rabbitmq: BrokerKind = {
   name: 'RabbitMQ',
@@ -13,7 +22,55 @@ export const rabbitmq: BrokerKind = {
       send: (destination, event) => send(url, destination, event),
     };
   },
+  fragile: async () => {
+    const server = await startRabbitmq({ private: true });
+    atEnd(() => server.stop());
+    return {
+      url: server.url,
+      brokerOptions: {
+        heartbeatSeconds: 1,
+        confirmTimeoutMs: 30_000 / outagePace,
+        reconnectDelayMs: Math.round(200 / outagePace),
+        reconnectMaxDelayMs: 30_000 / outagePace,
+      },
+      witness: (destination) => durableWitness(server.url, destination),
+      stop: async () => {
+        // RabbitMQ 3.10 forgets a quorum queue whose declaration was not yet on disk when it was killed.
+        await server.ctl('eval', '[dets:sync(Table) || Table <- dets:all()].');
+        await server.kill();
+      },
+      start: () => server.start(),
+    };
+  },
 };
+
+/** A queue that nobody consumes until the end. */
+async function durableWitness(url: string, exchange: string): Promise<OutageWitness> {
+  const queue = `witness-of-${exchange}`;
+  const declaring = await connect(url);
+  const channel = await declaring.createChannel();
+  await channel.assertExchange(exchange, 'topic', { durable: true });
+  await channel.assertQueue(queue, { durable: true });
+  await channel.bindQueue(queue, exchange, '#');
+  await declaring.close();
+  return {
+    seen: async (messages) => {
+      const seen: SeenMessage[] = [];
+      const model = await connect(url, { noDelay: true });
+      const reading = await model.createChannel();
+      for (;;) {
+        const message = await reading.get(queue, { noAck: true });
+        // Not before it is empty: duplicates of what was seen already count as well.
+        if (message === false) break;
+        seen.push(seenMessage(message));
+      }
+      await model.close();
+      const ids = new Set(seen.map(({ messageId }) => messageId));
+      if (ids.size < messages) throw new Error(`${ids.size} of ${messages} messages reached the queue`);
+      return seen;
+    },
+  };
+}
 
 /** A queue of its own on the exchange. */
 class RabbitmqWitness implements BrokerWitness {
@@ -42,7 +99,7 @@ class RabbitmqWitness implements BrokerWitness {
   }
 }
 
-function seenMessage({ properties, content }: ConsumeMessage): SeenMessage {
+function seenMessage({ properties, content }: Pick<Message, 'properties' | 'content'>): SeenMessage {
   const all = Object.entries<string>(properties.headers ?? {});
   const isAttribute = ([name]: [string, string]): boolean => /^cloudEvents[_:]/.test(name);
   const attributes = Object.fromEntries(

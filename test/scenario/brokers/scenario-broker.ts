@@ -30,9 +30,33 @@ export interface ScenarioBroker {
   send(destination: string, event: ForeignEvent): Promise<void>;
 }
 
+/** How many times faster the scenario of an outage goes by than the outage it stands for. */
+export const outagePace = 15;
+
+/** A broker that a scenario takes away and brings back; nobody else uses it. */
+export interface OutageBroker {
+  readonly url: string;
+  /** Options of its transport, in which every interval is shortened by {@link outagePace}. */
+  readonly brokerOptions: Readonly<Record<string, unknown>>;
+  /** To be called before anything is published; outlives the broker's absence. */
+  witness(destination: string): Promise<OutageWitness>;
+  /** Away at once, without a word to anybody. What it has confirmed is kept. */
+  stop(): Promise<void>;
+  /** Back under the same address. Resolves when it accepts connections. */
+  start(): Promise<void>;
+}
+
+/** What a destination took, asked of the broker itself. */
+export interface OutageWitness {
+  /** Everything so far, in the broker's order, once it holds so many different messages. */
+  seen(messages: number): Promise<readonly Pick<SeenMessage, 'messageId' | 'body'>[]>;
+}
+
 export interface BrokerKind {
   /** For the names of tests. */
   readonly name: string;
   /** A place of one's own on the broker that all tests share. */
   shared(): Promise<ScenarioBroker>;
+  /** Ended with the test. */
+  fragile(): Promise<OutageBroker>;
 }

@@ -3,25 +3,64 @@ import { randomUUID } from 'node:crypto';
 import { ServiceBusClient, type ServiceBusReceivedMessage } from '@azure/service-bus';
 
 import { type ServicebusServer, startServicebus } from '../../fixtures/index.js';
+import { ServicebusStandIn } from '../../fixtures/servicebus/stand-in/stand-in.js';
 import { atEnd } from '../test-service.js';
-import type { BrokerKind, BrokerWitness, ForeignEvent, SeenMessage } from './scenario-broker.js';
+import {
+  type BrokerKind,
+  type BrokerWitness,
+  type ForeignEvent,
+  type SeenMessage,
+  outagePace,
+} from './scenario-broker.js';
 
 export const servicebus: BrokerKind = {
   name: 'Service Bus',
   shared: async () => {
     const server = await startServicebus();
     atEnd(() => server.stop());
-    const { connectionString, managementEndpoint } = server;
     return {
-      url:
-        managementEndpoint === undefined
-          ? connectionString
-          : `${connectionString};AdministrationEndpoint=${managementEndpoint}`,
+      url: urlOf(server),
       witness: (destination) => witness(server, destination),
-      send: (destination, event) => send(connectionString, destination, event),
+      send: (destination, event) => send(server.connectionString, destination, event),
+    };
+  },
+  fragile: async () => {
+    const standIn = await ServicebusStandIn.start();
+    atEnd(() => standIn.stop());
+    let comeBack = (): void => undefined;
+    let outage = Promise.resolve();
+    return {
+      url: urlOf(standIn),
+      brokerOptions: {
+        sendTimeoutMs: Math.round(10_000 / outagePace),
+        connectTimeoutMs: Math.round(10_000 / outagePace),
+        reconnectDelayMs: Math.round(200 / outagePace),
+        reconnectMaxDelayMs: 30_000 / outagePace,
+      },
+      witness: async (destination) => {
+        await standIn.createTopic(destination);
+        const inspection = standIn.inspect(destination);
+        return {
+          seen: async () =>
+            inspection.messages().map(({ messageId, body }) => ({ messageId: messageId ?? '', body: body.toString() })),
+        };
+      },
+      stop: async () => {
+        outage = standIn.outage(() => new Promise((resolve) => (comeBack = resolve)));
+      },
+      start: async () => {
+        comeBack();
+        await outage;
+      },
     };
   },
 };
+
+/** With the address of the administration, which the code of an application does not give. */
+function urlOf({ connectionString, managementEndpoint }: ServicebusServer): string {
+  if (managementEndpoint === undefined) return connectionString;
+  return `${connectionString};AdministrationEndpoint=${managementEndpoint}`;
+}
 
 /** A subscription of its own, without sessions: it gets what the topic takes, in its order. */
 async function witness(server: ServicebusServer, topic: string): Promise<BrokerWitness> {
