@@ -66,7 +66,7 @@ export interface PartitionOffset {
 export interface OutgoingRecord {
   readonly key: Buffer | null;
   readonly value: Buffer;
-  readonly headers: Record<string, Buffer>;
+  readonly headers: Record<string, string>;
 }
 
 interface ProduceRequest {

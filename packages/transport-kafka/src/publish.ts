@@ -11,7 +11,7 @@ import { StreamOrder } from './stream-order.js';
 import { TopicDirectory } from './topic-directory.js';
 import { settledWithin } from './wait.js';
 
-const nothing: SizedRecord = { record: { key: null, value: Buffer.of(), headers: {} }, bytes: 0 };
+const nothing: SizedRecord = { record: { key: null, value: Buffer.of(), headers: {} }, partitionKey: '', bytes: 0 };
 
 /** Publishes batches: chooses partitions, and lets each have one batch in flight. */
 export class Publisher implements ConnectionListener, PublishDesk {
@@ -102,7 +102,15 @@ export class Publisher implements ConnectionListener, PublishDesk {
     const pending: PendingMessage =
       sized instanceof KafkaError
         ? { ...nothing, message, call, index, lane: `refused|${message.messageId}`, refusal: sized, state: 'waiting' }
-        : { ...sized, message, call, index, lane: laneOf(message, sized), refusal: undefined, state: 'waiting' };
+        : {
+            ...sized,
+            message,
+            call,
+            index,
+            lane: `${message.destination}|${sized.partitionKey}`,
+            refusal: undefined,
+            state: 'waiting',
+          };
     call.messages.push(pending);
     if (this.#streams.enter(pending)) this.#go(pending);
   }
@@ -154,11 +162,6 @@ export class Publisher implements ConnectionListener, PublishDesk {
       if (pending.state === 'waiting') this.settle(pending, notAttempted);
     }
   }
-}
-
-/** One key is in one partition, and so is one stream with one key. */
-function laneOf({ destination }: OutgoingMessage, { record: { key } }: SizedRecord): string {
-  return `${destination}|${key?.toString() ?? ''}`;
 }
 
 function withResolver<T>(): { promise: Promise<T>; resolve: (value: T) => void } {

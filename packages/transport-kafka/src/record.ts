@@ -13,6 +13,8 @@ const loneSurrogate = /\p{Surrogate}/u;
 /** A message as it goes into a batch, with the bytes it takes there at most. */
 export interface SizedRecord {
   readonly record: OutgoingRecord;
+  /** The key as text; empty without one. */
+  readonly partitionKey: string;
   readonly bytes: number;
 }
 
@@ -29,25 +31,30 @@ export function encodeRecord(
   if (body.length > maxMessageBytes) {
     return refusal(`the body has ${body.length} bytes, and ${maxMessageBytes} are allowed`, 'messageTooLarge');
   }
-  const partitionKey = attributes['partitionkey'] ?? streamId;
-  const key = typeof partitionKey === 'string' && partitionKey !== '' ? Buffer.from(partitionKey) : null;
-  const headers: Record<string, Buffer> = {};
+  const partitionKey = attributes['partitionkey'] ?? streamId ?? '';
+  const key = partitionKey === '' ? null : Buffer.from(partitionKey);
+  const headers: Record<string, string> = {};
   let bytes = recordOverheadBytes + body.length + (key?.length ?? 0);
   for (const [name, value] of encodeHeaders(message)) {
     if (typeof value !== 'string') return refusal(`header "${name}" is not a string`, 'invalidMessage');
-    if (loneSurrogate.test(value) || loneSurrogate.test(name)) {
+    const nameBytes = Buffer.byteLength(name);
+    const valueBytes = Buffer.byteLength(value);
+    // Plain ASCII, the usual case, has as many bytes as characters and needs no closer look.
+    if (
+      (valueBytes !== value.length && loneSurrogate.test(value)) ||
+      (nameBytes !== name.length && loneSurrogate.test(name))
+    ) {
       return refusal(`header "${name}" holds half a surrogate pair, which UTF-8 cannot carry`, 'invalidMessage');
     }
-    const encoded = Buffer.from(value);
-    headers[name] = encoded;
-    bytes += headerOverheadBytes + Buffer.byteLength(name) + encoded.length;
+    headers[name] = value;
+    bytes += headerOverheadBytes + nameBytes + valueBytes;
   }
   const room = maxBatchBytes - batchOverheadBytes;
   if (bytes > room) {
     return refusal(`with its headers it has ${bytes} bytes, and ${room} fit into a record batch`, 'messageTooLarge');
   }
   // The sender may use its buffer for something else as soon as the broker has confirmed, and no sooner.
-  return { record: { key, value: body, headers }, bytes };
+  return { record: { key, value: body, headers }, partitionKey, bytes };
 }
 
 function refusal(sentence: string, condition: 'unencodable' | 'messageTooLarge' | 'invalidMessage'): KafkaError {

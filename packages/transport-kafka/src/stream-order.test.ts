@@ -15,7 +15,7 @@ function pending(lane: string, streamId: string | null = 'stream'): PendingMessa
     body: Buffer.of(),
   };
   const record = { key: null, value: Buffer.of(), headers: {} };
-  return { message, call, index: 0, lane, refusal: undefined, state: 'waiting', record, bytes: 0 };
+  return { message, call, index: 0, lane, refusal: undefined, state: 'waiting', record, partitionKey: '', bytes: 0 };
 }
 
 test('one after the other to the same partition goes at once', () => {

@@ -152,7 +152,8 @@ export const lifecycle = theme('lifecycle', [
     ['fanOut'],
     async (stage) => {
       const destination = stage.destination();
-      const drain = await stage.drain(destination);
+      // What it has made routable stays so, and a bystander that receives would have handles that come and go.
+      await (await stage.drain(destination)).close();
       const before = openHandles();
       const transport = await stage.transport();
       const receiver = await stage.receive(transport, {
@@ -163,11 +164,11 @@ export const lifecycle = theme('lifecycle', [
       });
       const batch = messagesTo(destination, 20);
       assertAllConfirmed(await transport.publish(batch), batch);
-      await Promise.all([receiver.handed.untilCount(1), drain.accepted.untilCount(batch.length)]);
+      await receiver.handed.untilCount(1);
       await transport.close();
       const started = performance.now();
-      // The event loop frees a closed socket some turns later, and the drain has to come to rest; there is no event for that.
-      while (moreThan(openHandles(), before).length > 0 && performance.now() - started < 5_000) await turn();
+      // The event loop frees a closed socket some turns later, and there is no event for that.
+      while (moreThan(openHandles(), before).length > 0 && performance.now() - started < 2_000) await turn();
       assert.deepEqual(moreThan(openHandles(), before), [], 'open after close');
     },
     { alone: true },
