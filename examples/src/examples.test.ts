@@ -1,7 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-import { type Program, type RabbitmqServer, runProgram, startPostgres, startRabbitmq } from '@whizbang/test/fixtures';
+import {
+  type Program,
+  runProgram,
+  startKafka,
+  startPostgres,
+  startRabbitmq,
+  startServicebus,
+} from '@whizbang/test/fixtures';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
@@ -19,33 +26,51 @@ test('the README quotes the quickstart as it is', () => {
   expect(quoted?.groups?.['code']).toBe(read('examples/src/quickstart/main.ts'));
 });
 
-const brokers: readonly { broker: string; start: () => Promise<RabbitmqServer | undefined> }[] = [
-  { broker: 'in-process', start: async () => undefined },
-  { broker: 'RabbitMQ', start: () => startRabbitmq() },
+interface Broker extends AsyncDisposable {
+  readonly url: string;
+}
+
+const brokers: readonly { broker: string; start: () => Promise<Broker> }[] = [
+  { broker: 'in-process', start: async () => ({ url: 'memory:', [Symbol.asyncDispose]: async () => undefined }) },
+  { broker: 'RabbitMQ', start: inVirtualHost },
+  { broker: 'Kafka', start: () => startKafka({ private: true }) },
+  { broker: 'Service Bus', start: startServicebusWithAdministration },
 ];
 
+async function inVirtualHost(): Promise<Broker> {
+  const server = await startRabbitmq();
+  const host = await server.createVirtualHost();
+  return { url: host?.url ?? server.url, [Symbol.asyncDispose]: () => server.stop() };
+}
+
+async function startServicebusWithAdministration(): Promise<Broker> {
+  const server = await startServicebus();
+  const { connectionString, managementEndpoint } = server;
+  const url =
+    managementEndpoint === undefined
+      ? connectionString
+      : `${connectionString};AdministrationEndpoint=${managementEndpoint}`;
+  return { url, [Symbol.asyncDispose]: () => server.stop() };
+}
+
 describe.each(brokers)('with the broker: $broker', ({ start }) => {
-  let server: RabbitmqServer | undefined;
-  let environment: NodeJS.ProcessEnv = {};
+  let broker: Broker;
 
   beforeAll(async () => {
-    server = await start();
-    const host = await server?.createVirtualHost();
-    environment = { BROKER_URL: host?.url ?? server?.url ?? '' };
+    broker = await start();
   });
-  afterAll(() => server?.stop());
+  afterAll(async () => broker?.[Symbol.asyncDispose]());
 
   test('the quickstart delivers its message', { timeout: 120_000 }, async () => {
     await using postgres = await startPostgres();
     await using database = await postgres.createDatabase();
-    const { BROKER_URL = '' } = environment;
-    const env = { DATABASE_URL: database.url, BROKER_URL: BROKER_URL === '' ? 'memory:' : BROKER_URL };
+    const env = { DATABASE_URL: database.url, BROKER_URL: broker.url };
     const output = await runToTheEnd(runProgram(compiled('quickstart/main.js'), env));
     expect(output).toBe('Shipped order-1.\n');
   });
 
   test('the demo finds that everything holds', { timeout: 180_000 }, async () => {
-    const output = await runToTheEnd(runProgram(compiled('demo/main.js'), environment));
+    const output = await runToTheEnd(runProgram(compiled('demo/main.js'), { BROKER_URL: broker.url }));
     expect(output).toContain('Everything holds.');
     expect(output).not.toContain('✗');
   });

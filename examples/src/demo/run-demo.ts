@@ -63,8 +63,9 @@ export async function runDemo(print: (line: string) => void, signal: AbortSignal
       producing,
       waitFor(() => producers.half, { message: 'half of the transactions', timeoutMs: 60_000, signal }),
     ]);
-    const repeated = await producers.repeat();
     const killed = await second.kill(pool, signal);
+    // Not before: what the killed process recognised died with its counters.
+    const repeated = await producers.repeat();
     print(
       `  Killed process ${killed.pid} with ${killed.held.length} messages in its hands; their leases run out in 3 s.`,
     );
