@@ -100,7 +100,10 @@ test('the session is the key of the stream; what has no stream travels in the sh
   const { transport } = await connected(standIn, { sharedSessions: 2 });
   const keyed = messageTo('sessions', { stream: newStream(), attributes: { partitionkey: 'order-7' } });
   await transport.publish([keyed, ...messagesTo('sessions', 6)], never);
-  const sessions = standIn.inspect('sessions').messages().map(({ sessionId }) => sessionId);
+  const sessions = standIn
+    .inspect('sessions')
+    .messages()
+    .map(({ sessionId }) => sessionId);
   expect(new Set(sessions)).toEqual(new Set(['order-7', 'whizbang-shared-0', 'whizbang-shared-1']));
 });
 
@@ -189,10 +192,10 @@ describe('refused as a whole', () => {
     expect(outcomeText(missing)).toBe('failed TransportNotReady, retry');
     expect(missing).toMatchObject({ error: { message: expect.stringContaining('declare is false') as string } });
     await standIn.createTopic('later');
-    await waitFor(
-      async () => outcomeText((await transport.publish([messageTo('later')], never))[0]) === 'confirmed',
-      { message: 'the topic to be found', intervalMs: 200 },
-    );
+    await waitFor(async () => outcomeText((await transport.publish([messageTo('later')], never))[0]) === 'confirmed', {
+      message: 'the topic to be found',
+      intervalMs: 200,
+    });
   });
 
   test('a wrong key: never ready, said seldom and without the key; mended without a restart', async () => {

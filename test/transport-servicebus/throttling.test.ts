@@ -31,7 +31,10 @@ test.each(['refuse', 'detach'] as const)(
     });
     const [outcome] = await publishing;
     expect(outcomeText(outcome)).toBe(throttled);
-    expect(outcome).toMatchObject({ retryAfterMs: 1000, error: { message: expect.stringContaining('throttled') as string } });
+    expect(outcome).toMatchObject({
+      retryAfterMs: 1000,
+      error: { message: expect.stringContaining('throttled') as string },
+    });
     const seen = standIn.inspect(other).messages().length;
     expect(await transport.publish([messageTo(other)], never)).toEqual([{ kind: 'notAttempted' }]);
     await isReady(false);
@@ -57,7 +60,10 @@ test('what waits behind a throttled send is given back', async () => {
 test('a pause of its own where the broker does not say how long', async () => {
   const { transport, isReady } = await connected(standIn, { throttlePauseMs: 700 });
   await transport.publish([messageTo('unsaid')], never);
-  const error = { condition: 'com.microsoft:server-busy', description: 'The server was unable to process the request.' };
+  const error = {
+    condition: 'com.microsoft:server-busy',
+    description: 'The server was unable to process the request.',
+  };
   standIn.faults.inject({ on: 'send', times: 1, effect: { kind: 'refuse', error } });
   const [outcome] = await transport.publish([messageTo('unsaid')], never);
   expect(outcome).toMatchObject({ kind: 'failed', retryAfterMs: 700 });

@@ -2,7 +2,7 @@ import type { ServiceBusSender } from '@azure/service-bus';
 import type { Logger } from '@whizbang/core/transport';
 import { setMaxListeners } from 'node:events';
 import { classification } from './classification.js';
-import type { LiveConnection } from './connection.js';
+import type { LiveConnection } from './live-connection.js';
 import { ServicebusError, classify, textOf } from './errors.js';
 import { FailureLog } from './failure-log.js';
 import type { ServicebusSettings } from './options.js';
