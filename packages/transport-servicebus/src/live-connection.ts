@@ -109,8 +109,9 @@ async function leave(client: ServiceBusClient): Promise<void> {
 
 function makeClient(settings: ServicebusSettings, timeoutInMs: number): ServiceBusClient {
   const options = {
-    // What is tried again, and when, is for the outbox to say.
-    retryOptions: { maxRetries: 0, timeoutInMs },
+    // What is tried again, and when, is for the outbox to say. A receiver whose link is gone pauses for so long all the same,
+    // before it finds that it was closed.
+    retryOptions: { maxRetries: 0, timeoutInMs, retryDelayInMs: 500 },
     ...(settings.webSocket === undefined
       ? undefined
       : { webSocketOptions: { webSocket: settings.webSocket as new () => unknown } }),

@@ -3,6 +3,7 @@ import type { LiveConnection } from './live-connection.js';
 import { isWanted } from './held-delivery.js';
 import type { Intake, IntakeSettings } from './intake.js';
 import { openReceiver } from './open-receiver.js';
+import { forgetSettlements } from './sdk-internals.js';
 import { settledWithin } from './wait.js';
 
 const lookMs = 500;
@@ -55,6 +56,7 @@ export class MessageIntake implements Intake {
       await settledWithin(this.#settings.locked.abandonAll(), closeMs);
     }
     this.#closed = true;
+    forgetSettlements(this.#receiver);
     await settledWithin(this.#receiver.close(), closeMs);
   }
 

@@ -1,4 +1,4 @@
-import type { ServiceBusClient, ServiceBusSender } from '@azure/service-bus';
+import type { ServiceBusClient, ServiceBusReceiver, ServiceBusSender } from '@azure/service-bus';
 
 /**
  * The SDK tells nobody that a connection or link is gone while a send waits for its answer: the send waits on, up to its
@@ -62,4 +62,19 @@ export function onLinkLost(sender: ServiceBusSender, listener: (cause: unknown) 
   link.on('sender_close', lost);
   link.session?.on('session_error', lost);
   link.session?.on('session_close', lost);
+}
+
+/**
+ * Forgets settlements that wait for their answer. On a link that is gone they would wait on, those of sessions for a minute
+ * whatever the options say, and their timers would keep the process alive for as long.
+ */
+export function forgetSettlements(receiver: ServiceBusReceiver): void {
+  type Settling = { _deliveryDispositionMap?: unknown };
+  const { _messageSession, _streamingReceiver } = receiver as unknown as Record<string, Settling | undefined>;
+  for (const inside of [_messageSession, _streamingReceiver]) {
+    const settling = inside?._deliveryDispositionMap;
+    if (!(settling instanceof Map)) continue;
+    for (const { timer } of settling.values() as Iterable<{ timer?: NodeJS.Timeout }>) clearTimeout(timer);
+    settling.clear();
+  }
 }

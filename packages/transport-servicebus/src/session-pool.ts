@@ -22,6 +22,7 @@ export class SessionPool implements Intake, SessionHome {
   readonly destination: string;
   readonly messageTypes: ReadonlySet<string>;
   readonly budget: CreditBudget;
+  readonly share: number;
   readonly lockRenewalMs: number;
   readonly ended: Promise<Error>;
   readonly #live: LiveConnection;
@@ -42,6 +43,7 @@ export class SessionPool implements Intake, SessionHome {
     this.messageTypes = settings.messageTypes;
     this.budget = settings.budget;
     this.lockRenewalMs = settings.lockRenewalMs;
+    this.share = Math.max(1, Math.floor(settings.prefetch / settings.maxConcurrentSessions));
     this.#freePlaces = settings.maxConcurrentSessions;
     this.ended = new Promise((resolve) => (this.#fail = resolve));
     setMaxListeners(0, this.#stopping.signal);
