@@ -3,7 +3,7 @@ import { setMaxListeners } from 'node:events';
 import { classification } from './classification.js';
 import { ServicebusError, classify, textOf } from './errors.js';
 import type { ServicebusSettings } from './options.js';
-import { destroySocket, onConnectionLost } from './sdk-internals.js';
+import { destroySocket, onConnectionLost, sendWithoutDelay } from './sdk-internals.js';
 import { settledWithin, within } from './wait.js';
 
 /** How long the broker may keep an accept open while no session has messages. Azure allows 65 s. */
@@ -49,6 +49,7 @@ export async function openConnection(
       return new ServicebusError(`no answer within ${connectTimeoutMs} ms`, classification.communication);
     });
     signal.throwIfAborted();
+    sendWithoutDelay(client);
     return watch(client, settings, onLeft);
   } catch (error) {
     giveUp.abort();

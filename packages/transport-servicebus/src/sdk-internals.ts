@@ -14,7 +14,7 @@ interface Emitter {
 
 interface AmqpConnection extends Emitter {
   readonly error?: unknown;
-  readonly _connection?: { readonly socket?: { destroy(error: Error): void } };
+  readonly _connection?: { readonly socket?: { destroy(error: Error): void; setNoDelay?(): void } };
 }
 
 interface AmqpLink extends Emitter {
@@ -36,6 +36,14 @@ export function onConnectionLost(client: ServiceBusClient, listener: (cause: unk
     listener((context as { error?: unknown } | undefined)?.error ?? connection?.error);
   };
   connection?.on('disconnected', lost);
+}
+
+/**
+ * Frames go out at once, which the SDK has no option for. With Nagle's algorithm, opening a link waits for the other side's
+ * delayed acknowledgements.
+ */
+export function sendWithoutDelay(client: ServiceBusClient): void {
+  connectionOf(client)?._connection?.socket?.setNoDelay?.();
 }
 
 /**
