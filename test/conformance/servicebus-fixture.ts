@@ -67,6 +67,7 @@ export function servicebusFixture(
         reconnectMaxDelayMs: 500,
       }),
     outage: (during) => broker().outage(during),
+    restart: () => broker().restart(),
     inspect: async (destination) => {
       await provideDestination(destination);
       return rawConsumer(broker(), destination);

@@ -1,6 +1,6 @@
 import { type Logger, MessageFailureReason, type SubscriptionRequest } from '@whizbang/core/transport';
 import { classification } from './classification.js';
-import type { LiveConnection } from './connection.js';
+import type { LiveConnection } from './live-connection.js';
 import type { CreditBudget } from './credit-budget.js';
 import { ServicebusError, classify, textOf } from './errors.js';
 import { FailureLog } from './failure-log.js';
@@ -8,7 +8,7 @@ import type { HeldDelivery } from './held-delivery.js';
 import type { Intake, IntakeSettings } from './intake.js';
 import type { LockedMessages } from './locked-messages.js';
 import { MessageIntake } from './message-intake.js';
-import { peek } from './open-receiver.js';
+import { type SequenceNumber, peek } from './open-receiver.js';
 import type { ServicebusSettings } from './options.js';
 import { SessionPool } from './session-pool.js';
 import type { Topology } from './topology.js';
@@ -126,7 +126,7 @@ export class BindingReceiver {
   async #deafness(intake: Intake, done: AbortSignal): Promise<Error> {
     const { silenceMs } = this.#settings;
     const signal = AbortSignal.any([done, this.#stopping.signal]);
-    let seen: string | undefined;
+    let seen: SequenceNumber;
     for (;;) {
       await wait(silenceMs, signal);
       if (signal.aborted) return new Error('closed');
@@ -135,8 +135,8 @@ export class BindingReceiver {
         continue;
       }
       try {
-        const waiting = await peek(this.#live, this.#intakeSettings);
-        if (waiting !== undefined && waiting === seen) {
+        const waiting = await peek(this.#live, this.#intakeSettings, seen);
+        if (waiting !== undefined && seen !== undefined && waiting.equals(seen)) {
           return new ServicebusError('messages are waiting and none arrives', classification.communication);
         }
         this.#log.succeeded();

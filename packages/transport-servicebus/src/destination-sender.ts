@@ -2,7 +2,7 @@ import type { ServiceBusSender } from '@azure/service-bus';
 import type { Logger } from '@whizbang/core/transport';
 import { setMaxListeners } from 'node:events';
 import { classification } from './classification.js';
-import type { LiveConnection } from './connection.js';
+import type { LiveConnection } from './live-connection.js';
 import { ServicebusError, classify, textOf } from './errors.js';
 import { FailureLog } from './failure-log.js';
 import type { ServicebusSettings } from './options.js';
@@ -111,12 +111,14 @@ export class DestinationSender {
       const because = found === classification.unknown ? classification.linkLost : found;
       const sentence = `the link was lost${cause === undefined || cause === null ? '' : `: ${textOf(cause)}`}`;
       open.lostBy = new ServicebusError(sentence, because, { cause });
+      live.signal.removeEventListener('abort', ended);
       if (this.#live === live) this.forget();
       lost.abort();
       sender.close().catch(() => undefined);
     };
+    const ended = (): void => lose(live.endedBy);
     onLinkLost(sender, lose);
-    live.signal.addEventListener('abort', () => lose(live.endedBy), { once: true });
+    live.signal.addEventListener('abort', ended);
     return open;
   }
 }

@@ -1,7 +1,7 @@
 import type { ServiceBusMessage, ServiceBusMessageBatch } from '@azure/service-bus';
 import type { PublishOutcome } from '@whizbang/core/transport';
 import { classification } from './classification.js';
-import type { LiveConnection } from './connection.js';
+import type { LiveConnection } from './live-connection.js';
 import type { DestinationSender, OpenSender } from './destination-sender.js';
 import { ServicebusError, askedToWaitMs, classify, textOf } from './errors.js';
 import type { Lane } from './lane.js';

@@ -39,8 +39,8 @@ export function isWanted({ attributes }: Delivery, messageTypes: ReadonlySet<str
   return type === undefined || type === '' || messageTypes.has(type);
 }
 
-/** When to renew a lock: after half of it at the latest, unless the broker's clock and ours make nonsense of that. */
+/** When to renew a lock: after a third of it at the latest, unless the broker's clock and ours make nonsense of that. */
 export function renewalMs(lockedUntil: Date | undefined, most: number): number {
   if (lockedUntil === undefined) return most;
-  return Math.min(most, Math.max(1000, (lockedUntil.getTime() - Date.now()) / 2));
+  return Math.min(most, Math.max(500, (lockedUntil.getTime() - Date.now()) / 3));
 }

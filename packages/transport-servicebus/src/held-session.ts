@@ -3,6 +3,7 @@ import { classification } from './classification.js';
 import type { CreditBudget } from './credit-budget.js';
 import { classify } from './errors.js';
 import { type HeldDelivery, decodeDelivery, isWanted, renewalMs } from './held-delivery.js';
+import { forgetSettlements } from './sdk-internals.js';
 import { settledWithin } from './wait.js';
 
 // A session without messages is kept this long, in case more come; while others wait for their turn, only as long as
@@ -12,14 +13,14 @@ const crowdedIdleMs = 30;
 // How long a session that never runs empty is kept while others wait.
 const turnMs = 2000;
 const closeMs = 1000;
-// Further credits than the one it was accepted with, where there are any.
-const firstCredits = 10;
 
 /** What a session needs of those who share a subscription with it. */
 export interface SessionHome {
   readonly destination: string;
   readonly messageTypes: ReadonlySet<string>;
   readonly budget: CreditBudget;
+  /** Credits that a session begins with, where there are so many. */
+  readonly share: number;
   readonly lockRenewalMs: number;
   /** True while sessions may be waiting that could be accepted if this one were given up. */
   readonly crowded: boolean;
@@ -53,7 +54,7 @@ export class HeldSession {
     this.#home = home;
     this.#whenEnded = new Promise((resolve) => (this.#tellEnded = resolve));
     this.#renewAt = this.#nextRenewal();
-    while (this.#credits < firstCredits && home.budget.tryTake()) this.#credits += 1;
+    while (this.#credits < home.share && home.budget.tryTake()) this.#credits += 1;
   }
 
   start(): void {
@@ -176,6 +177,7 @@ export class HeldSession {
     this.#lost = lost;
     clearTimeout(this.#idleTimer);
     this.#tellEnded();
+    forgetSettlements(this.#receiver);
     this.#home.budget.giveBack(this.#credits);
     void settledWithin(this.#receiver.close(), closeMs).then(() => this.#home.sessionEnded(this));
   }

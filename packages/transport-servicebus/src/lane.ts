@@ -1,7 +1,7 @@
 import type { PendingMessage } from './pending-message.js';
 
 // Limits of the broker for one batch that its link does not announce.
-export const maxBatchMessages = 4500;
+const maxBatchMessages = 4500;
 
 /**
  * The messages that go out one group after another: those of a session, or of a destination where sessions are not used.

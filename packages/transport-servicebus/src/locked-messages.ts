@@ -1,6 +1,6 @@
 import type { ServiceBusReceivedMessage, ServiceBusReceiver } from '@azure/service-bus';
 import { classification } from './classification.js';
-import type { LiveConnection } from './connection.js';
+import type { LiveConnection } from './live-connection.js';
 import { classify } from './errors.js';
 import { type HeldDelivery, decodeDelivery, renewalMs } from './held-delivery.js';
 
@@ -64,7 +64,7 @@ export class LockedMessages {
     };
   }
 
-  /** To be called every second or so. */
+  /** To be called once or twice a second. */
   renew(): void {
     const now = performance.now();
     for (const locked of this.#inHand) if (now >= locked.renewAt && !locked.completed) void this.#renew(locked);

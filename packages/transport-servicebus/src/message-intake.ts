@@ -1,11 +1,12 @@
 import type { ServiceBusReceivedMessage, ServiceBusReceiver } from '@azure/service-bus';
-import type { LiveConnection } from './connection.js';
+import type { LiveConnection } from './live-connection.js';
 import { isWanted } from './held-delivery.js';
 import type { Intake, IntakeSettings } from './intake.js';
 import { openReceiver } from './open-receiver.js';
+import { forgetSettlements } from './sdk-internals.js';
 import { settledWithin } from './wait.js';
 
-const lookMs = 1000;
+const lookMs = 500;
 const closeMs = 1000;
 
 /** Receives from a subscription or queue without sessions: message by message, shared with all who receive from it. */
@@ -55,6 +56,7 @@ export class MessageIntake implements Intake {
       await settledWithin(this.#settings.locked.abandonAll(), closeMs);
     }
     this.#closed = true;
+    forgetSettlements(this.#receiver);
     await settledWithin(this.#receiver.close(), closeMs);
   }
 

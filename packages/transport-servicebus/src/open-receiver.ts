@@ -1,5 +1,5 @@
-import type { ServiceBusReceiver } from '@azure/service-bus';
-import type { LiveConnection } from './connection.js';
+import type { ServiceBusReceivedMessage, ServiceBusReceiver } from '@azure/service-bus';
+import type { LiveConnection } from './live-connection.js';
 import { settledWithin } from './wait.js';
 
 interface Source {
@@ -22,15 +22,20 @@ export function openReceiver({ client }: LiveConnection, { destination, subscrip
     : client.createReceiver(destination, subscription, options);
 }
 
+/** The broker's number of a message. */
+export type SequenceNumber = ServiceBusReceivedMessage['sequenceNumber'];
+
 /**
  * The number of the first message that is there, locked or not; undefined when there is none.
+ * @param from Where to begin. Without it the SDK goes on behind what was last looked at on this connection.
  * @throws when the subscription or queue is missing, or nobody answers
  */
-export async function peek(live: LiveConnection, source: Source): Promise<string | undefined> {
+export async function peek(live: LiveConnection, source: Source, from?: SequenceNumber): Promise<SequenceNumber> {
   const receiver = openReceiver(live, source);
   try {
-    const [message] = await receiver.peekMessages(1, { abortSignal: live.signal });
-    return message?.sequenceNumber?.toString();
+    const options = { abortSignal: live.signal, ...(from === undefined ? undefined : { fromSequenceNumber: from }) };
+    const [message] = await receiver.peekMessages(1, options);
+    return message?.sequenceNumber;
   } finally {
     void settledWithin(receiver.close(), 1000);
   }

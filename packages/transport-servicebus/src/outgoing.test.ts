@@ -1,6 +1,5 @@
-import type { OutgoingMessage } from '@whizbang/core/transport';
 import { describe, expect, test } from 'vitest';
-import { type ClassifiedCondition } from '@whizbang/core/transport';
+import type { ClassifiedCondition, OutgoingMessage } from '@whizbang/core/transport';
 import { classification } from './classification.js';
 import { ServicebusError } from './errors.js';
 import { encodeMessage } from './outgoing.js';

@@ -1,5 +1,6 @@
 import type { Logger, OutgoingMessage, PublishOutcome } from '@whizbang/core/transport';
-import type { ConnectionListener, LiveConnection } from './connection.js';
+import type { ConnectionListener } from './connection.js';
+import type { LiveConnection } from './live-connection.js';
 import { DestinationSender } from './destination-sender.js';
 import { GroupSend, type SendDesk } from './group-send.js';
 import { encodeMessage } from './outgoing.js';

@@ -1,4 +1,4 @@
-import type { ServiceBusClient, ServiceBusSender } from '@azure/service-bus';
+import type { ServiceBusClient, ServiceBusReceiver, ServiceBusSender } from '@azure/service-bus';
 
 /**
  * The SDK tells nobody that a connection or link is gone while a send waits for its answer: the send waits on, up to its
@@ -14,7 +14,7 @@ interface Emitter {
 
 interface AmqpConnection extends Emitter {
   readonly error?: unknown;
-  readonly _connection?: { readonly socket?: { destroy(error: Error): void } };
+  readonly _connection?: { readonly socket?: { destroy(error: Error): void; setNoDelay?(): void } };
 }
 
 interface AmqpLink extends Emitter {
@@ -36,6 +36,14 @@ export function onConnectionLost(client: ServiceBusClient, listener: (cause: unk
     listener((context as { error?: unknown } | undefined)?.error ?? connection?.error);
   };
   connection?.on('disconnected', lost);
+}
+
+/**
+ * Frames go out at once, which the SDK has no option for. With Nagle's algorithm, opening a link waits for the other side's
+ * delayed acknowledgements.
+ */
+export function sendWithoutDelay(client: ServiceBusClient): void {
+  connectionOf(client)?._connection?.socket?.setNoDelay?.();
 }
 
 /**
@@ -62,4 +70,19 @@ export function onLinkLost(sender: ServiceBusSender, listener: (cause: unknown) 
   link.on('sender_close', lost);
   link.session?.on('session_error', lost);
   link.session?.on('session_close', lost);
+}
+
+/**
+ * Forgets settlements that wait for their answer. On a link that is gone they would wait on, those of sessions for a minute
+ * whatever the options say, and their timers would keep the process alive for as long.
+ */
+export function forgetSettlements(receiver: ServiceBusReceiver): void {
+  type Settling = { _deliveryDispositionMap?: unknown };
+  const { _messageSession, _streamingReceiver } = receiver as unknown as Record<string, Settling | undefined>;
+  for (const inside of [_messageSession, _streamingReceiver]) {
+    const settling = inside?._deliveryDispositionMap;
+    if (!(settling instanceof Map)) continue;
+    for (const { timer } of settling.values() as Iterable<{ timer?: NodeJS.Timeout }>) clearTimeout(timer);
+    settling.clear();
+  }
 }

@@ -13,7 +13,8 @@ import {
   silentLogger,
   transportContractVersion,
 } from '@whizbang/core/transport';
-import { ConnectionSupervisor, type LiveConnection } from './connection.js';
+import { ConnectionSupervisor } from './connection.js';
+import type { LiveConnection } from './live-connection.js';
 import { type ServicebusSettings, resolveSettings } from './options.js';
 import { Publisher } from './publish.js';
 import { ServicebusSubscription } from './subscribe.js';

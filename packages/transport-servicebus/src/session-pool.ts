@@ -1,6 +1,7 @@
 import type { ServiceBusSessionReceiver } from '@azure/service-bus';
+import { setMaxListeners } from 'node:events';
 import { classification } from './classification.js';
-import { type LiveConnection, acceptTimeoutMs } from './connection.js';
+import { type LiveConnection, acceptTimeoutMs } from './live-connection.js';
 import type { CreditBudget } from './credit-budget.js';
 import { ServicebusError, isNoSession, textOf } from './errors.js';
 import type { HeldDelivery } from './held-delivery.js';
@@ -21,6 +22,7 @@ export class SessionPool implements Intake, SessionHome {
   readonly destination: string;
   readonly messageTypes: ReadonlySet<string>;
   readonly budget: CreditBudget;
+  readonly share: number;
   readonly lockRenewalMs: number;
   readonly ended: Promise<Error>;
   readonly #live: LiveConnection;
@@ -41,8 +43,10 @@ export class SessionPool implements Intake, SessionHome {
     this.messageTypes = settings.messageTypes;
     this.budget = settings.budget;
     this.lockRenewalMs = settings.lockRenewalMs;
+    this.share = Math.max(1, Math.floor(settings.prefetch / settings.maxConcurrentSessions));
     this.#freePlaces = settings.maxConcurrentSessions;
     this.ended = new Promise((resolve) => (this.#fail = resolve));
+    setMaxListeners(0, this.#stopping.signal);
     // Each takes a credit of the budget along, and must leave some to the sessions.
     const acceptors = Math.min(maxAcceptors, this.#freePlaces, Math.max(1, Math.floor(settings.prefetch / 2)));
     for (let count = 0; count < acceptors; count += 1) void this.#keepAccepting();

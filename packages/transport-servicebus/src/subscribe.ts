@@ -1,6 +1,6 @@
 import type { DeliveryHandler, Logger, SubscriptionRequest, TransportSubscription } from '@whizbang/core/transport';
 import { BindingReceiver } from './binding-receiver.js';
-import type { LiveConnection } from './connection.js';
+import type { LiveConnection } from './live-connection.js';
 import { CreditBudget } from './credit-budget.js';
 import { FailureLog } from './failure-log.js';
 import { HandOver } from './hand-over.js';

@@ -1,4 +1,4 @@
-import { ServiceBusAdministrationClient } from '@azure/service-bus';
+import { type OperationOptions, ServiceBusAdministrationClient } from '@azure/service-bus';
 import { type Logger, type SubscriptionRequest, silentLogger } from '@whizbang/core/transport';
 import { createHash } from 'node:crypto';
 import { classification } from './classification.js';
@@ -25,6 +25,10 @@ export class Topology {
   logger: Logger = silentLogger;
   readonly #settings: ServicebusSettings;
   readonly #stopping = new AbortController();
+  readonly #requestOptions: OperationOptions = {
+    abortSignal: this.#stopping.signal,
+    requestOptions: { timeout: requestTimeoutMs },
+  };
   #client: ServiceBusAdministrationClient | undefined;
   #leftAloneUntil = 0;
   #toldUnusable = false;
@@ -43,22 +47,10 @@ export class Topology {
    * @param missing The broker's answer.
    */
   async ensureDestination(name: string, missing: unknown): Promise<void> {
-    const { entity, declare, sessions, duplicateDetection } = this.#settings;
-    const what = `${entity} "${name}"`;
-    if (!declare) throw notThere(`${what} is missing, and the option declare is false`, missing);
-    const created = await this.#manage(async (client) => {
-      const options = {
-        requiresDuplicateDetection: duplicateDetection,
-        ...messageSize(this.#settings),
-        ...requestOptions,
-      };
-      if (entity === 'topic') await unlessThere(client.createTopic(name, options));
-      else {
-        const queue = { requiresSession: sessions, maxDeliveryCount, lockDuration };
-        await unlessThere(client.createQueue(name, { ...options, ...queue }));
-      }
-    });
-    if (!created) throw notThere(`${what} is missing, and cannot be created with this connection string`, missing);
+    const what = `${this.#settings.entity} "${name}"`;
+    if (!this.#settings.declare) throw notThere(`${what} is missing, and the option declare is false`, missing);
+    if (await this.#manage((client) => this.#createDestination(client, name))) return;
+    throw notThere(`${what} is missing, and cannot be created with this connection string`, missing);
   }
 
   /**
@@ -71,27 +63,34 @@ export class Topology {
   ): Promise<boolean> {
     const { entity, declare, sessions } = this.#settings;
     if (!declare) return false;
-    if (entity === 'queue') {
-      return this.#manage(async (client) => {
-        if (await client.queueExists(destination, requestOptions)) return;
-        await this.ensureDestination(destination, undefined);
-      });
-    }
     return this.#manage(async (client) => {
-      if (!(await client.topicExists(destination, requestOptions))) {
-        await this.ensureDestination(destination, undefined);
-      }
+      await this.#createDestination(client, destination);
+      if (entity === 'queue') return;
       await unlessThere(
         client.createSubscription(destination, service, {
           requiresSession: sessions && ordered,
           maxDeliveryCount,
           lockDuration,
           defaultRuleOptions: { name: withoutSubject, filter: { sqlExpression: 'sys.Label IS NULL' } },
-          ...requestOptions,
+          ...this.#requestOptions,
         }),
       );
-      await addRules(client, destination, service, messageTypes);
+      await addRules(client, destination, service, messageTypes, this.#requestOptions);
     });
+  }
+
+  async #createDestination(client: ServiceBusAdministrationClient, name: string): Promise<void> {
+    const { entity, sessions, duplicateDetection } = this.#settings;
+    const options = {
+      requiresDuplicateDetection: duplicateDetection,
+      ...messageSize(this.#settings),
+      ...this.#requestOptions,
+    };
+    const creating =
+      entity === 'topic'
+        ? client.createTopic(name, options)
+        : client.createQueue(name, { ...options, requiresSession: sessions, maxDeliveryCount, lockDuration });
+    await unlessThere(creating);
   }
 
   /** @returns false when the administration endpoint is out of reach or does not let us. */
@@ -121,8 +120,6 @@ function messageSize({ maxMessageBytes }: ServicebusSettings): { maxMessageSizeI
   const kilobytes = Math.ceil((maxMessageBytes + propertiesBytes) / 1024);
   return { maxMessageSizeInKilobytes: Math.max(kilobytes, defaultPremiumKilobytes) };
 }
-
-const requestOptions = { requestOptions: { timeout: requestTimeoutMs } };
 
 function makeClient(settings: ServicebusSettings): ServiceBusAdministrationClient {
   const options = { retryOptions: { maxRetries: 0 } };
@@ -156,6 +153,7 @@ async function addRules(
   topic: string,
   subscription: string,
   messageTypes: readonly string[],
+  requestOptions: OperationOptions,
 ): Promise<void> {
   const names = new Set<string>();
   for await (const { name } of client.listRules(topic, subscription, requestOptions)) names.add(name);
