@@ -151,14 +151,6 @@ describe('the broker', () => {
     expect(message).toMatch(/nats:\/\/me:\*\*\*@broker.*must begin with one of memory:, amqp:/);
   });
 
-  test('is Kafka, and this version has no transport for it', async () => {
-    const { code, message } = await sentenceOf(
-      createWhizbang({ service: 'shipping', database: 'postgres://db/x', broker: 'kafka://broker:9092' }),
-    );
-    expect(code).toBe('WHIZBANG_TRANSPORT_MISSING');
-    expect(message).toContain('@whizbang/transport-kafka');
-  });
-
   test('needs a package that is not installed', async () => {
     // As an application would have it: core and what core needs, nothing else, far from this repository.
     const folder = await realpath(await mkdtemp(join(tmpdir(), 'whizbang-application-')));

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { messageTo, messagesTo, newStream } from '../conformance/messages.js';
 import { waitFor } from '../fixtures/index.js';
 import { ServicebusStandIn } from '../fixtures/servicebus/stand-in/stand-in.js';
-import { ServicebusWitness } from '../scenario/servicebus-witness.js';
+import { ServicebusWitness } from '../fixtures/servicebus/servicebus-witness.js';
 import { connected, never, received, subscribed } from './connected.js';
 
 let standIn: ServicebusStandIn;
@@ -93,7 +93,7 @@ test('a witness sees what a topic takes, in its order', async () => {
   const batch = messagesTo('watched', 20, { stream: newStream() });
   await transport.publish(batch, never);
   await waitFor(() => witness.seen.length === batch.length, { message: 'all to be seen' });
-  expect(witness.seen).toEqual(
+  expect(witness.seen).toMatchObject(
     batch.map(({ messageId, messageType, body }) => ({ messageId, type: messageType, body: body.toString() })),
   );
 });

@@ -22,7 +22,7 @@ export interface ForeignEvent {
 }
 
 /** A broker that scenarios run on. What they know of it is here; the application's code knows its connection string only. */
-export interface ScenarioBroker {
+interface ScenarioBroker {
   /** The connection string. */
   readonly url: string;
   witness(destination: string): Promise<BrokerWitness>;
@@ -34,7 +34,7 @@ export interface ScenarioBroker {
 export const outagePace = 15;
 
 /** A broker that a scenario takes away and brings back; nobody else uses it. */
-export interface OutageBroker {
+interface OutageBroker {
   readonly url: string;
   /** Options of its transport, in which every interval is shortened by {@link outagePace}. */
   readonly brokerOptions: Readonly<Record<string, unknown>>;

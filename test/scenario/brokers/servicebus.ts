@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 
-import { ServiceBusClient, type ServiceBusReceivedMessage } from '@azure/service-bus';
+import { ServiceBusClient } from '@azure/service-bus';
 
 import { type ServicebusServer, startServicebus } from '../../fixtures/index.js';
+import { type SeenServicebusMessage, ServicebusWitness } from '../../fixtures/servicebus/servicebus-witness.js';
 import { ServicebusStandIn } from '../../fixtures/servicebus/stand-in/stand-in.js';
 import { atEnd } from '../test-service.js';
 import {
@@ -62,33 +63,37 @@ function urlOf({ connectionString, managementEndpoint }: ServicebusServer): stri
   return `${connectionString};AdministrationEndpoint=${managementEndpoint}`;
 }
 
-/** A subscription of its own, without sessions: it gets what the topic takes, in its order. */
 async function witness(server: ServicebusServer, topic: string): Promise<BrokerWitness> {
-  const name = `witness-${randomUUID()}`;
+  const subscription = `witness-${randomUUID()}`;
   await server.createTopic(topic);
-  await server.createSubscription(topic, name);
-  const client = new ServiceBusClient(server.connectionString);
-  const seen: SeenMessage[] = [];
-  const receiver = client.createReceiver(topic, name, { receiveMode: 'receiveAndDelete' });
-  receiver.subscribe(
-    { processMessage: async (message) => void seen.push(seenMessage(message)), processError: async () => undefined },
-    { maxConcurrentCalls: 200 },
-  );
-  return { seen, [Symbol.asyncDispose]: () => client.close() };
+  await server.createSubscription(topic, subscription);
+  const reader = await ServicebusWitness.create(server.connectionString, topic, subscription);
+  return {
+    get seen() {
+      return reader.seen.map(seenMessage);
+    },
+    [Symbol.asyncDispose]: () => reader[Symbol.asyncDispose](),
+  };
 }
 
 const attribute = /^cloudEvents[_:]/;
 
-function seenMessage({ applicationProperties, body, contentType }: ServiceBusReceivedMessage): SeenMessage {
-  const all = Object.entries((applicationProperties ?? {}) as Record<string, string>);
-  const attributes = Object.fromEntries(
-    all.filter(([name]) => attribute.test(name)).map(([name, value]) => [name.replace(attribute, ''), value]),
-  );
+function seenMessage({
+  messageId,
+  type,
+  body,
+  contentType,
+  applicationProperties,
+}: SeenServicebusMessage): SeenMessage {
+  const all = Object.entries(applicationProperties);
+  const attributes = all
+    .filter(([name]) => attribute.test(name))
+    .map(([name, value]): [string, string] => [name.replace(attribute, ''), value]);
   return {
-    messageId: attributes['id'] ?? '',
-    type: attributes['type'] ?? '',
-    body: Buffer.isBuffer(body) ? body.toString() : JSON.stringify(body),
-    attributes: { ...attributes, datacontenttype: contentType ?? '' },
+    messageId,
+    type,
+    body,
+    attributes: { ...Object.fromEntries(attributes), datacontenttype: contentType ?? '' },
     headers: Object.fromEntries(all.filter(([name]) => !attribute.test(name))),
   };
 }
