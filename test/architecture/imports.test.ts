@@ -10,7 +10,7 @@ const adapters = ['transport-rabbitmq', 'transport-kafka', 'transport-servicebus
 
 /** From the ground up. What stands on one floor may be imported from those above it, and by nobody beside it. */
 const floors: readonly (readonly string[])[] = [
-  ['errors', 'contract', 'failure', 'options', 'database', 'runtime', 'telemetry'],
+  ['errors', 'contract', 'adapter', 'failure', 'options', 'database', 'runtime', 'telemetry'],
   ['outbox', 'inbox', 'wakeups', 'maintenance', 'dead-letters', 'operations', 'testing', 'transports'],
   ['publisher', 'receiver', 'dispatcher'],
   ['.'],

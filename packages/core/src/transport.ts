@@ -1,5 +1,5 @@
 /**
- * The entry for transport adapters. An adapter imports this and nothing else of core.
+ * The entry for transport adapters: the contract, and what every adapter needs. An adapter imports this and nothing else of core.
  */
 export {
   type ClassifiedCondition,
@@ -19,3 +19,17 @@ export { type Logger, silentLogger } from './contract/logger.js';
 export { MessageFailureReason, failureReasonName } from './contract/message-failure-reason.js';
 export { ConfigurationError, WhizbangError, type WhizbangErrorCode, isWhizbangError } from './errors/whizbang-error.js';
 export { maskSecrets } from './errors/mask-secrets.js';
+export { Backoff } from './adapter/backoff.js';
+export { FailureLog } from './adapter/failure-log.js';
+export { guardedLogger } from './adapter/guarded-logger.js';
+export {
+  type OptionReader,
+  type OptionTable,
+  type TlsOptions,
+  flag,
+  oneOf,
+  readOptions,
+  tlsOptions,
+  wholeNumber,
+} from './adapter/transport-options.js';
+export { pause, settlesWithin, within } from './runtime/clock.js';

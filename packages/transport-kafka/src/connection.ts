@@ -1,9 +1,7 @@
-import type { Logger } from '@whizbang/core/transport';
+import { type Logger, Backoff, pause, FailureLog } from '@whizbang/core/transport';
 import { KafkaError, conditionOf, messageOf } from './errors.js';
-import { FailureLog } from './failure-log.js';
 import { KafkaClient } from './kafka-client.js';
 import type { KafkaSettings } from './options.js';
-import { Backoff, wait } from './wait.js';
 
 // An idle connection is asked this often whether anybody is there, and given this long to answer.
 const probeEveryMs = 3000;
@@ -68,7 +66,7 @@ export class ConnectionSupervisor {
       } finally {
         await client.close();
       }
-      await wait(backoff.next(), signal);
+      await pause(backoff.next(), signal);
     }
   }
 
@@ -84,7 +82,7 @@ export class ConnectionSupervisor {
     const lost = new AbortController();
     void client.lost.then(() => lost.abort());
     while (client.endedBy === undefined) {
-      await wait(probeEveryMs, lost.signal);
+      await pause(probeEveryMs, lost.signal);
       if (client.endedBy !== undefined || client.inFlight > 0) continue;
       await client.ping(probeAnswerMs).catch((error: unknown) => client.abandon(error as Error));
     }

@@ -1,3 +1,4 @@
+import { pause } from '@whizbang/core/transport';
 import kafkajs from 'kafkajs';
 import { type Assignment, type Member, assign } from './assignment.js';
 import { conditionOf, protocolCode } from './errors.js';
@@ -5,7 +6,6 @@ import type { JoinedGroup, KafkaBroker, PartitionOffset, TopicPartitions } from 
 import type { KafkaClient } from './kafka-client.js';
 import type { KafkaSettings } from './options.js';
 import type { Starts } from './start-positions.js';
-import { wait } from './wait.js';
 
 const { MemberAssignment, MemberMetadata } = kafkajs.AssignerProtocol;
 
@@ -79,7 +79,7 @@ export class GroupMember {
         } catch (error) {
           if (!['membershipLost', 'noCoordinator'].includes(conditionOf(error))) throw error;
           if (signal.aborted || this.#client.endedBy !== undefined) throw error;
-          await wait(100, signal);
+          await pause(100, signal);
         }
       }
     } finally {
@@ -164,7 +164,7 @@ export class GroupMember {
     const groupGenerationId = this.#generationId;
     let aliveAt = performance.now();
     for (;;) {
-      await wait(heartbeatMs, signal);
+      await pause(heartbeatMs, signal);
       if (signal.aborted || this.#client.endedBy !== undefined) return;
       try {
         const { sessionTimeoutMs } = this.#settings;

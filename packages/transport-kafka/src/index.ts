@@ -1,2 +1,3 @@
 export { createTransport } from './kafka-transport.js';
-export { type KafkaTransportOptions, type SaslMechanism, type TlsOptions } from './options.js';
+export { type KafkaTransportOptions, type SaslMechanism } from './options.js';
+export type { TlsOptions } from '@whizbang/core/transport';

@@ -1,13 +1,12 @@
 import { type Socket, connect as connectTcp, isIP } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import type { Logger } from '@whizbang/core/transport';
+import { type Logger, settlesWithin, within } from '@whizbang/core/transport';
 import kafkajs, { type ISocketFactory, type KafkaConfig } from 'kafkajs';
 import { KafkaError, conditionOf } from './errors.js';
 import { calmIdleConnections } from './idle-timer.js';
 import type { BrokerPool, KafkaBroker } from './kafka-broker.js';
 import type { KafkaSettings } from './options.js';
 import { withUndecodableBatches } from './undecodable-batches.js';
-import { settledWithin, within } from './wait.js';
 
 /** A topic's partitions, in their order, each with the broker that leads it. */
 export type Leaders = readonly number[];
@@ -139,7 +138,7 @@ export class KafkaClient {
   /** Ends all connections: what is unanswered fails. */
   async close(): Promise<void> {
     this.abandon(new KafkaError('closed by this side', 'unreachable'));
-    await settledWithin(this.#pool.disconnect(), 1000);
+    await settlesWithin(this.#pool.disconnect(), 1000);
   }
 
   #end(cause: Error): void {

@@ -13,13 +13,14 @@ import {
   WhizbangError,
   silentLogger,
   transportContractVersion,
+  settlesWithin,
+  guardedLogger,
 } from '@whizbang/core/transport';
 import { ConnectionSupervisor } from './connection.js';
 import { HandedOver } from './handed-over.js';
 import { type KafkaSettings, resolveSettings } from './options.js';
 import { Publisher } from './publish.js';
 import { KafkaSubscription } from './subscribe.js';
-import { settledWithin } from './wait.js';
 
 // `close` is through within five seconds: this long for what is in hand, the rest for leaving groups and closing connections.
 const finishMs = 3000;
@@ -64,7 +65,7 @@ class KafkaTransport implements Transport {
     this.#refuseWhenClosed();
     if (this.#context !== undefined) return;
     this.#context = context;
-    this.#logger = guarded(context.logger);
+    this.#logger = guardedLogger(context.logger);
     this.#publisher = new Publisher(this.#settings, this.#logger, (ready, cause) => this.#announce(ready, cause));
     this.#publishing = new ConnectionSupervisor(this.#settings, this.#publisher, this.#logger);
     this.#publishing.start();
@@ -99,7 +100,7 @@ class KafkaTransport implements Transport {
     const subscriptions = [...this.#subscriptions];
     await Promise.all([
       this.#publisher?.close(finishMs),
-      settledWithin(Promise.all(subscriptions.map((subscription) => subscription.close())), finishMs),
+      settlesWithin(Promise.all(subscriptions.map((subscription) => subscription.close())), finishMs),
     ]);
     this.#announce(false);
     await Promise.all([this.#publishing?.close(), ...subscriptions.map((subscription) => subscription.hangUp())]);
@@ -136,16 +137,4 @@ function refuseMalformed({ service, bindings, maxBatch, prefetch }: Subscription
     if (!Number.isInteger(value) || value < 1) violations.push(`${path}: must be a whole number from 1`);
   }
   if (violations.length > 0) throw new ConfigurationError(`subscription to Kafka: ${violations.join('; ')}`);
-}
-
-/** The user's logger, unable to throw into event handlers. */
-function guarded(logger: Logger): Logger {
-  const safely = (level: keyof Logger) => (fields: object, message: string) => {
-    try {
-      logger[level](fields, message);
-    } catch {
-      // There is nowhere left to say it.
-    }
-  };
-  return { debug: safely('debug'), info: safely('info'), warn: safely('warn'), error: safely('error') };
 }

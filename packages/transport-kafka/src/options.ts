@@ -1,17 +1,15 @@
-import { ConfigurationError } from '@whizbang/core/transport';
+import {
+  ConfigurationError,
+  type OptionReader,
+  type OptionTable,
+  type TlsOptions,
+  flag,
+  oneOf,
+  readOptions,
+  tlsOptions,
+  wholeNumber,
+} from '@whizbang/core/transport';
 import { type BrokerAddress, parseAddress } from './address.js';
-
-/** Certificates for `kafkas:`, as of `tls.connect`. */
-export interface TlsOptions {
-  readonly ca?: string | Buffer;
-  readonly cert?: string | Buffer;
-  readonly key?: string | Buffer;
-  readonly passphrase?: string;
-  /** The name that the brokers' certificates must carry. Default: the host that is connected to. */
-  readonly servername?: string;
-  /** False accepts any certificate. Default true. */
-  readonly rejectUnauthorized?: boolean;
-}
 
 export type SaslMechanism = 'plain' | 'scram-sha-256' | 'scram-sha-512';
 
@@ -77,53 +75,20 @@ export interface KafkaSettings extends BrokerAddress {
   readonly tls: TlsOptions;
 }
 
-/** Reads a value; throws the sentence that says what it must be. */
-type Reader<T> = (value: unknown) => T;
-
-const flag: Reader<boolean> = (value) => {
-  if (value === true || value === 'true') return true;
-  if (value === false || value === 'false') return false;
-  throw new Error('must be true or false');
-};
-
-const whole =
-  (least: number, most: number): Reader<number> =>
-  (value) => {
-    const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : value;
-    if (typeof number === 'number' && Number.isInteger(number) && number >= least && number <= most) return number;
-    throw new Error(`must be a whole number from ${least} to ${most}`);
-  };
-
 const countOrBrokers =
-  (most: number): Reader<number> =>
+  (most: number): OptionReader<number> =>
   (value) => {
     if (value === -1 || value === '-1') return -1;
     try {
-      return whole(1, most)(value);
+      return wholeNumber(1, most)(value);
     } catch (error) {
       throw new Error(`${(error as Error).message}, or -1 for the broker's default`, { cause: error });
     }
   };
 
-const oneOf =
-  <const T extends string>(...names: readonly T[]): Reader<T> =>
-  (value) => {
-    const found = names.find((name) => name === value);
-    if (found !== undefined) return found;
-    throw new Error(`must be ${names.map((name) => `"${name}"`).join(' or ')}`);
-  };
-
-const name: Reader<string> = (value) => {
+const name: OptionReader<string> = (value) => {
   if (typeof value === 'string' && value !== '' && Buffer.byteLength(value) <= 255) return value;
   throw new Error('must be a text of 1 to 255 bytes');
-};
-
-const tls: Reader<TlsOptions> = (value) => {
-  if (typeof value !== 'object' || value === null) throw new Error('must be an object, given in code');
-  const known = ['ca', 'cert', 'key', 'passphrase', 'servername', 'rejectUnauthorized'];
-  const unknown = Object.keys(value).filter((key) => !known.includes(key));
-  if (unknown.length > 0) throw new Error(`has no option ${unknown.join(', ')}; there are ${known.join(', ')}`);
-  return value;
 };
 
 const hour = 3_600_000;
@@ -134,19 +99,19 @@ const optionTable = {
   declare: [flag, true],
   partitions: [countOrBrokers(10_000), 6],
   replicationFactor: [countOrBrokers(100), -1],
-  maxMessageBytes: [whole(1, 2 ** 30), undefined],
+  maxMessageBytes: [wholeNumber(1, 2 ** 30), undefined],
   // kafkajs reads sizes as 32 bits with a sign.
-  maxBatchBytes: [whole(1024, 2 ** 30), 1_048_588],
-  requestTimeoutMs: [whole(1, hour), 30_000],
-  connectTimeoutMs: [whole(1, hour), 10_000],
-  sessionTimeoutMs: [whole(1000, hour), 10_000],
-  reconnectDelayMs: [whole(1, hour), 200],
-  reconnectMaxDelayMs: [whole(1, hour), 30_000],
+  maxBatchBytes: [wholeNumber(1024, 2 ** 30), 1_048_588],
+  requestTimeoutMs: [wholeNumber(1, hour), 30_000],
+  connectTimeoutMs: [wholeNumber(1, hour), 10_000],
+  sessionTimeoutMs: [wholeNumber(1000, hour), 10_000],
+  reconnectDelayMs: [wholeNumber(1, hour), 200],
+  reconnectMaxDelayMs: [wholeNumber(1, hour), 30_000],
   saslMechanism: [oneOf('plain', 'scram-sha-256', 'scram-sha-512'), 'plain'],
   clientId: [name, 'whizbang'],
   startFrom: [oneOf('latest', 'earliest'), 'latest'],
-  tls: [tls, {}],
-} as const satisfies { readonly [option in keyof KafkaTransportOptions]-?: readonly [Reader<unknown>, unknown] };
+  tls: [tlsOptions, {}],
+} as const satisfies OptionTable<KafkaTransportOptions>;
 
 /**
  * Reads connection string and options.
@@ -158,26 +123,11 @@ export function resolveSettings(
 ): KafkaSettings {
   const violations: string[] = [];
   const { address, query } = parseAddress(connectionString, violations);
-  const resolved: Record<string, unknown> = {};
-  for (const [option, [, byDefault]] of Object.entries(optionTable)) resolved[option] = byDefault;
-
-  const given: [option: string, value: unknown, path: string][] = [
-    ...query.map(([option, value]): [string, unknown, string] => [option, value, `connection string: ${option}`]),
-    ...Object.entries(options).map(([option, value]): [string, unknown, string] => [option, value, option]),
-  ];
-  for (const [option, value, path] of given) {
-    if (value === undefined) continue;
-    const entry = Object.hasOwn(optionTable, option) ? optionTable[option as keyof typeof optionTable] : undefined;
-    if (entry === undefined) {
-      violations.push(`${path}: there is no such option; there are ${Object.keys(optionTable).join(', ')}`);
-      continue;
-    }
-    try {
-      resolved[option] = entry[0](value);
-    } catch (error) {
-      violations.push(`${path}: ${(error as Error).message}`);
-    }
-  }
+  const resolved = readOptions<KafkaTransportOptions>(
+    optionTable,
+    { connectionString: query, code: options },
+    violations,
+  );
   const settings = resolved as unknown as Omit<KafkaSettings, keyof BrokerAddress>;
   if (settings.reconnectDelayMs > settings.reconnectMaxDelayMs) {
     violations.push('reconnectDelayMs: must not be above reconnectMaxDelayMs');

@@ -1,11 +1,10 @@
-import type { PublishOutcome } from '@whizbang/core/transport';
+import { type PublishOutcome, Backoff, pause } from '@whizbang/core/transport';
 import type { ConditionId } from './classification.js';
 import { KafkaError, conditionOf } from './errors.js';
 import type { KafkaClient, Leaders } from './kafka-client.js';
 import type { KafkaSettings } from './options.js';
 import { type PendingMessage, confirmed, failed, notAttempted } from './pending-message.js';
 import { batchOverheadBytes } from './record.js';
-import { Backoff, wait } from './wait.js';
 
 // For a leader to be there.
 const patienceMs = 3000;
@@ -129,7 +128,7 @@ export class PartitionLane {
       if (condition !== 'noLeader' && condition !== 'unknownTopic') return failure;
       if (performance.now() > deadline || !this.#desk.ready) return failure;
       this.#takeBack(batch);
-      await wait(backoff.next(), neverAborted);
+      await pause(backoff.next(), neverAborted);
       if (batch.every(({ state }) => state === 'settled')) return failure;
     }
   }

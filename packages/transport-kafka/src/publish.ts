@@ -1,4 +1,4 @@
-import type { Logger, OutgoingMessage, PublishOutcome } from '@whizbang/core/transport';
+import { type Logger, type OutgoingMessage, type PublishOutcome, settlesWithin } from '@whizbang/core/transport';
 import type { ConnectionListener } from './connection.js';
 import { Destination } from './destination.js';
 import { KafkaError } from './errors.js';
@@ -9,7 +9,6 @@ import { type PendingMessage, PublishCall, failed, notAttempted } from './pendin
 import { type SizedRecord, encodeRecord } from './record.js';
 import { StreamOrder } from './stream-order.js';
 import { TopicDirectory } from './topic-directory.js';
-import { settledWithin } from './wait.js';
 
 const nothing: SizedRecord = { record: { key: null, value: Buffer.of(), headers: {} }, partitionKey: '', bytes: 0 };
 
@@ -94,7 +93,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
   async close(ms: number): Promise<void> {
     this.#closing.abort();
     this.#releaseUnsent();
-    await settledWithin(Promise.all(this.#calls.values()), ms);
+    await settlesWithin(Promise.all(this.#calls.values()), ms);
   }
 
   #admit(call: PublishCall, index: number, message: OutgoingMessage): void {

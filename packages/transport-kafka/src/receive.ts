@@ -1,14 +1,20 @@
-import type { Delivery, DeliveryHandler, SubscriptionRequest } from '@whizbang/core/transport';
+import {
+  type Delivery,
+  type DeliveryHandler,
+  type SubscriptionRequest,
+  Backoff,
+  pause,
+  type FailureLog,
+} from '@whizbang/core/transport';
 import type { Assignment } from './assignment.js';
 import { conditionOf, rootCause } from './errors.js';
-import type { FailureLog } from './failure-log.js';
 import { recordsOf } from './fetched-records.js';
 import type { HandedOver } from './handed-over.js';
 import { decodeDelivery, messageTypeOf } from './headers.js';
 import type { FetchRequest, FetchResponse, PartitionOffset, TopicPartitions } from './kafka-broker.js';
 import type { KafkaClient, Leaders } from './kafka-client.js';
 import { endsOf } from './start-positions.js';
-import { Backoff, orAborted, wait } from './wait.js';
+import { orAborted } from './or-aborted.js';
 
 // The broker answers as soon as there is something. Otherwise it is asked again after this long, which also is the longest
 // that a fetch which nobody waits for any more holds up the next one.
@@ -194,7 +200,7 @@ export class Receiving {
       } catch (error) {
         handlerLog.failed(error instanceof Error ? error.message : String(error), { deliveries: deliveries.length });
         deliveries = deliveries.map((delivery) => ({ ...delivery, redelivered: true }));
-        await wait(backoff.next(), signal);
+        await pause(backoff.next(), signal);
       }
     }
     return false;

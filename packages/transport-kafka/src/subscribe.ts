@@ -1,6 +1,14 @@
-import type { DeliveryHandler, Logger, SubscriptionRequest, TransportSubscription } from '@whizbang/core/transport';
+import {
+  type DeliveryHandler,
+  type Logger,
+  type SubscriptionRequest,
+  type TransportSubscription,
+  Backoff,
+  settlesWithin,
+  pause,
+  FailureLog,
+} from '@whizbang/core/transport';
 import { conditionOf, messageOf } from './errors.js';
-import { FailureLog } from './failure-log.js';
 import { type GroupPlan, GroupMember, type Membership } from './group-member.js';
 import type { HandedOver } from './handed-over.js';
 import { KafkaClient, type Leaders } from './kafka-client.js';
@@ -8,7 +16,6 @@ import type { KafkaSettings } from './options.js';
 import { Receiving } from './receive.js';
 import { startPositions } from './start-positions.js';
 import { ensureTopic } from './topology.js';
-import { Backoff, settledWithin, wait } from './wait.js';
 
 // Topics that are missing and may not be created, and partitions that are added, are looked for this often.
 const lookAgainMs = 10_000;
@@ -77,7 +84,7 @@ export class KafkaSubscription implements TransportSubscription {
     await this.#receiving?.catch(() => undefined);
     if (this.#member !== undefined && this.#client?.endedBy === undefined) {
       const leaving = this.#member.leave(() => this.#connectAnew());
-      await settledWithin(leaving, leaveMs);
+      await settlesWithin(leaving, leaveMs);
     }
     await this.#client?.close();
     await this.#running;
@@ -100,7 +107,7 @@ export class KafkaSubscription implements TransportSubscription {
         // While it is closing, `close` has still to leave the group through it.
         if (!signal.aborted) await client.close();
       }
-      await wait(backoff.next(), signal);
+      await pause(backoff.next(), signal);
     }
   }
 
@@ -142,7 +149,7 @@ export class KafkaSubscription implements TransportSubscription {
         // Either the group has gone on without us, and what was handed over is handed over again to whoever has the partition
         // now; or a partition has another leader, and joining again finds out which.
         if (!['membershipLost', 'noLeader'].includes(conditionOf(error))) throw error;
-        await wait(100, signal);
+        await pause(100, signal);
       } finally {
         over.abort();
         await watching;
@@ -209,7 +216,7 @@ export class KafkaSubscription implements TransportSubscription {
     signal: AbortSignal,
   ): Promise<void> {
     for (;;) {
-      await wait(lookAgainMs, signal);
+      await pause(lookAgainMs, signal);
       if (signal.aborted) return;
       for (const topic of this.#topics) {
         const known = leaders.get(topic)?.length ?? 0;

@@ -1,6 +1,5 @@
-import type { Logger } from '@whizbang/core/transport';
+import { type Logger, FailureLog } from '@whizbang/core/transport';
 import { conditionOf, messageOf } from './errors.js';
-import { FailureLog } from './failure-log.js';
 import type { KafkaClient, Leaders } from './kafka-client.js';
 import type { KafkaSettings } from './options.js';
 import { ensureTopic } from './topology.js';

@@ -1,8 +1,8 @@
+import { Backoff, pause } from '@whizbang/core/transport';
 import { KafkaError, conditionOf, messageOf, protocolCode } from './errors.js';
 import type { KafkaBroker } from './kafka-broker.js';
 import type { KafkaClient, Leaders } from './kafka-client.js';
 import type { KafkaSettings } from './options.js';
-import { Backoff, wait } from './wait.js';
 
 // A topic that was just created has no leaders for a moment, and other brokers do not know of it yet.
 const patienceMs = 5000;
@@ -43,7 +43,7 @@ export async function ensureTopic(
       } else if (performance.now() > deadline || signal.aborted) throw error;
     }
     if (client.endedBy !== undefined) throw client.endedBy;
-    await wait(backoff.next(), signal);
+    await pause(backoff.next(), signal);
   }
 }
 

@@ -1,10 +1,8 @@
-import type { Logger } from '@whizbang/core/transport';
+import { type Logger, Backoff, settlesWithin, pause, FailureLog } from '@whizbang/core/transport';
 import { type ChannelModel, type SocketOptions, connect } from 'amqplib';
 import { byName } from './classification.js';
 import { RabbitmqError, explainConnectFailure } from './errors.js';
-import { FailureLog } from './failure-log.js';
 import type { RabbitmqSettings } from './options.js';
-import { Backoff, settledWithin, wait } from './wait.js';
 
 /** An open connection. A new one is made after each loss; nothing of the old one may be used on it. */
 export interface LiveConnection {
@@ -99,7 +97,7 @@ export class ConnectionSupervisor {
         this.#log.failed(sentence);
         this.#listener.down(new Error(sentence, { cause: error }));
       }
-      await wait(backoff.next(), signal);
+      await pause(backoff.next(), signal);
     }
   }
 }
@@ -182,7 +180,7 @@ function liveConnection(model: ChannelModel, socket: AbortController, listener: 
     },
     ended,
     async close(ms) {
-      await settledWithin(
+      await settlesWithin(
         Promise.resolve().then(() => model.close()),
         ms,
       );

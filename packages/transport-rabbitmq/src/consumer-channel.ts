@@ -1,8 +1,7 @@
-import type { Delivery, SubscriptionRequest } from '@whizbang/core/transport';
+import { type Delivery, type SubscriptionRequest, settlesWithin } from '@whizbang/core/transport';
 import type { ConsumeMessage } from 'amqplib';
 import type { LiveConnection } from './connection.js';
 import { decodeDelivery } from './headers.js';
-import { settledWithin } from './wait.js';
 
 /**
  * One channel with one consumer, and the deliveries of it that are not acknowledged. Delivery tags mean nothing on another
@@ -75,7 +74,7 @@ export async function openConsumer(
     },
     async close(ms) {
       if (!open) return;
-      await settledWithin(close(), ms);
+      await settlesWithin(close(), ms);
     },
   };
 }

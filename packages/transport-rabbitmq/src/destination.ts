@@ -1,13 +1,11 @@
-import type { Logger } from '@whizbang/core/transport';
+import { type Logger, within, FailureLog } from '@whizbang/core/transport';
 import type { LiveConnection } from './connection.js';
 import { findCulprits } from './culprits.js';
 import { RabbitmqError, classify, replyCode, sizeLimitOf } from './errors.js';
-import { FailureLog } from './failure-log.js';
 import type { RabbitmqSettings } from './options.js';
 import { type PendingMessage, type PublishDesk, failed } from './pending-message.js';
 import { PublishChannel, type PublishChannelListener } from './publish-channel.js';
 import { ensureExchange } from './topology.js';
-import { within } from './wait.js';
 
 // A refused destination is not asked again for this long, so that refusals cost no round trips.
 const refusalHoldsMs = 1000;

@@ -1,2 +1,3 @@
 export { createTransport } from './rabbitmq-transport.js';
-export { type RabbitmqTransportOptions, type TlsOptions } from './options.js';
+export { type RabbitmqTransportOptions } from './options.js';
+export type { TlsOptions } from '@whizbang/core/transport';

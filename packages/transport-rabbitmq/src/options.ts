@@ -1,17 +1,14 @@
-import { ConfigurationError } from '@whizbang/core/transport';
+import {
+  ConfigurationError,
+  type OptionTable,
+  type TlsOptions,
+  flag,
+  oneOf,
+  readOptions,
+  tlsOptions,
+  wholeNumber,
+} from '@whizbang/core/transport';
 import { type BrokerAddress, parseAddress } from './address.js';
-
-/** Certificates for `amqps:`, as of `tls.connect`. */
-export interface TlsOptions {
-  readonly ca?: string | Buffer;
-  readonly cert?: string | Buffer;
-  readonly key?: string | Buffer;
-  readonly passphrase?: string;
-  /** The name that the broker's certificate must carry. Default: the host of the connection string. */
-  readonly servername?: string;
-  /** False accepts any certificate. Default true. */
-  readonly rejectUnauthorized?: boolean;
-}
 
 /**
  * Options of the RabbitMQ transport, given in code or (all but `tls`) in the query of the connection string:
@@ -63,53 +60,23 @@ export interface RabbitmqSettings extends BrokerAddress {
   readonly tls: TlsOptions;
 }
 
-/** Reads a value; throws the sentence that says what it must be. */
-type Reader<T> = (value: unknown) => T;
-
-const flag: Reader<boolean> = (value) => {
-  if (value === true || value === 'true') return true;
-  if (value === false || value === 'false') return false;
-  throw new Error('must be true or false');
-};
-
-const whole =
-  (least: number, most: number): Reader<number> =>
-  (value) => {
-    const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : value;
-    if (typeof number === 'number' && Number.isInteger(number) && number >= least && number <= most) return number;
-    throw new Error(`must be a whole number from ${least} to ${most}`);
-  };
-
-const queueType: Reader<'quorum' | 'classic'> = (value) => {
-  if (value === 'quorum' || value === 'classic') return value;
-  throw new Error('must be "quorum" or "classic"');
-};
-
-const tls: Reader<TlsOptions> = (value) => {
-  if (typeof value !== 'object' || value === null) throw new Error('must be an object, given in code');
-  const known = ['ca', 'cert', 'key', 'passphrase', 'servername', 'rejectUnauthorized'];
-  const unknown = Object.keys(value).filter((name) => !known.includes(name));
-  if (unknown.length > 0) throw new Error(`has no option ${unknown.join(', ')}; there are ${known.join(', ')}`);
-  return value;
-};
-
 const hour = 3_600_000;
 
 /** Every option once: how it is read, and its default. */
 const optionTable = {
-  queueType: [queueType, undefined],
+  queueType: [oneOf('quorum', 'classic'), undefined],
   declare: [flag, true],
   mandatory: [flag, true],
-  heartbeatSeconds: [whole(1, 600), 10],
-  confirmTimeoutMs: [whole(1, hour), 30_000],
-  connectTimeoutMs: [whole(1, hour), 10_000],
+  heartbeatSeconds: [wholeNumber(1, 600), 10],
+  confirmTimeoutMs: [wholeNumber(1, hour), 30_000],
+  connectTimeoutMs: [wholeNumber(1, hour), 10_000],
   // RabbitMQ clamps its own limit to 512 MiB.
-  maxMessageBytes: [whole(1, 536_870_912), undefined],
-  reconnectDelayMs: [whole(1, hour), 200],
-  reconnectMaxDelayMs: [whole(1, hour), 30_000],
-  publishWindow: [whole(1, 100_000), 1000],
-  tls: [tls, {}],
-} as const satisfies { readonly [name in keyof RabbitmqTransportOptions]-?: readonly [Reader<unknown>, unknown] };
+  maxMessageBytes: [wholeNumber(1, 536_870_912), undefined],
+  reconnectDelayMs: [wholeNumber(1, hour), 200],
+  reconnectMaxDelayMs: [wholeNumber(1, hour), 30_000],
+  publishWindow: [wholeNumber(1, 100_000), 1000],
+  tls: [tlsOptions, {}],
+} as const satisfies OptionTable<RabbitmqTransportOptions>;
 
 /**
  * Reads connection string and options.
@@ -121,26 +88,11 @@ export function resolveSettings(
 ): RabbitmqSettings {
   const violations: string[] = [];
   const { address, query } = parseAddress(connectionString, violations);
-  const resolved: Record<string, unknown> = {};
-  for (const [name, [, byDefault]] of Object.entries(optionTable)) resolved[name] = byDefault;
-
-  const given: [name: string, value: unknown, path: string][] = [
-    ...query.map(([name, value]): [string, unknown, string] => [name, value, `connection string: ${name}`]),
-    ...Object.entries(options).map(([name, value]): [string, unknown, string] => [name, value, name]),
-  ];
-  for (const [name, value, path] of given) {
-    if (value === undefined) continue;
-    const entry = Object.hasOwn(optionTable, name) ? optionTable[name as keyof typeof optionTable] : undefined;
-    if (entry === undefined) {
-      violations.push(`${path}: there is no such option; there are ${Object.keys(optionTable).join(', ')}`);
-      continue;
-    }
-    try {
-      resolved[name] = entry[0](value);
-    } catch (error) {
-      violations.push(`${path}: ${(error as Error).message}`);
-    }
-  }
+  const resolved = readOptions<RabbitmqTransportOptions>(
+    optionTable,
+    { connectionString: query, code: options },
+    violations,
+  );
   const { reconnectDelayMs, reconnectMaxDelayMs } = resolved as unknown as RabbitmqSettings;
   if (reconnectDelayMs > reconnectMaxDelayMs) {
     violations.push('reconnectDelayMs: must not be above reconnectMaxDelayMs');

@@ -1,4 +1,4 @@
-import type { Logger, OutgoingMessage, PublishOutcome } from '@whizbang/core/transport';
+import { type Logger, type OutgoingMessage, type PublishOutcome, settlesWithin } from '@whizbang/core/transport';
 import type { ConnectionListener, LiveConnection } from './connection.js';
 import { Destination } from './destination.js';
 import { byName } from './classification.js';
@@ -7,7 +7,6 @@ import type { RabbitmqSettings } from './options.js';
 import { type PendingMessage, PublishCall, type PublishDesk, failed } from './pending-message.js';
 import { StreamOrder } from './stream-order.js';
 import { versionAtLeast } from './topology.js';
-import { settledWithin } from './wait.js';
 
 const notAttempted: PublishOutcome = { kind: 'notAttempted' };
 
@@ -141,7 +140,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
   async close(ms: number): Promise<void> {
     this.#closed = true;
     this.#releaseUnsent();
-    await settledWithin(Promise.all(this.#calls.values()), ms);
+    await settlesWithin(Promise.all(this.#calls.values()), ms);
   }
 
   #destination(name: string): Destination {

@@ -13,12 +13,13 @@ import {
   WhizbangError,
   silentLogger,
   transportContractVersion,
+  settlesWithin,
+  guardedLogger,
 } from '@whizbang/core/transport';
 import { ConnectionSupervisor, type LiveConnection } from './connection.js';
 import { type RabbitmqSettings, resolveSettings } from './options.js';
 import { Publisher } from './publish.js';
 import { RabbitmqSubscription } from './subscribe.js';
-import { settledWithin } from './wait.js';
 
 // `close` is through within five seconds: this long for what is in hand, the rest for closing channels and connections.
 const finishMs = 3000;
@@ -68,7 +69,7 @@ class RabbitmqTransport implements Transport {
     this.#refuseWhenClosed();
     if (this.#context !== undefined) return;
     this.#context = context;
-    this.#logger = guarded(context.logger);
+    this.#logger = guardedLogger(context.logger);
     this.#publisher = new Publisher(this.#settings, this.#logger, (ready, cause) => this.#announce(ready, cause));
     this.#publishing = new ConnectionSupervisor(this.#settings, 'publishing', this.#publisher, this.#logger);
     this.#publishing.start();
@@ -104,7 +105,7 @@ class RabbitmqTransport implements Transport {
     const subscriptions = [...this.#subscriptions];
     await Promise.all([
       this.#publisher?.close(finishMs),
-      settledWithin(Promise.all(subscriptions.map((subscription) => subscription.close())), finishMs),
+      settlesWithin(Promise.all(subscriptions.map((subscription) => subscription.close())), finishMs),
     ]);
     this.#announce(false);
     await Promise.all([this.#publishing?.close(closeConnectionMs), this.#receiving?.close(closeConnectionMs)]);
@@ -159,16 +160,4 @@ function refuseMalformed({ service, bindings, maxBatch, prefetch }: Subscription
     if (!Number.isInteger(value) || value < 1) violations.push(`${path}: must be a whole number from 1`);
   }
   if (violations.length > 0) throw new ConfigurationError(`subscription to RabbitMQ: ${violations.join('; ')}`);
-}
-
-/** The user's logger, unable to throw into amqplib. */
-function guarded(logger: Logger): Logger {
-  const safely = (level: keyof Logger) => (fields: object, message: string) => {
-    try {
-      logger[level](fields, message);
-    } catch {
-      // There is nowhere left to say it.
-    }
-  };
-  return { debug: safely('debug'), info: safely('info'), warn: safely('warn'), error: safely('error') };
 }

@@ -4,14 +4,16 @@ import {
   MessageFailureReason,
   type SubscriptionRequest,
   type TransportSubscription,
+  Backoff,
+  settlesWithin,
+  pause,
+  FailureLog,
 } from '@whizbang/core/transport';
 import type { LiveConnection } from './connection.js';
 import { type ConsumerChannel, openConsumer } from './consumer-channel.js';
 import { RabbitmqError } from './errors.js';
-import { FailureLog } from './failure-log.js';
 import type { RabbitmqSettings } from './options.js';
 import { ensureSubscription } from './topology.js';
-import { Backoff, settledWithin, wait } from './wait.js';
 
 // The pause after a rejection of the handler: the deliveries stay here, so trying again costs the broker nothing.
 const firstRetryMs = 200;
@@ -80,7 +82,7 @@ export class RabbitmqSubscription implements TransportSubscription {
     this.#stopping.abort();
     await this.#delivering;
     await this.#consumer?.close(closeChannelMs);
-    await settledWithin(this.#consuming, closeChannelMs);
+    await settlesWithin(this.#consuming, closeChannelMs);
     this.#onClosed();
   }
 
@@ -119,7 +121,7 @@ export class RabbitmqSubscription implements TransportSubscription {
           backoff.jumpToLongest();
         }
       }
-      await wait(backoff.next(), overSignal);
+      await pause(backoff.next(), overSignal);
     }
   }
 
@@ -145,7 +147,7 @@ export class RabbitmqSubscription implements TransportSubscription {
       } catch (error) {
         consumer.rejected(batch.length);
         this.#handlerLog.failed(error instanceof Error ? error.message : String(error), { deliveries: batch.length });
-        await wait(backoff.next(), signal);
+        await pause(backoff.next(), signal);
         continue;
       }
       this.#handlerLog.succeeded();

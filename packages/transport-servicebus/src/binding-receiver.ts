@@ -1,9 +1,16 @@
-import { type Logger, MessageFailureReason, type SubscriptionRequest } from '@whizbang/core/transport';
+import {
+  type Logger,
+  MessageFailureReason,
+  type SubscriptionRequest,
+  Backoff,
+  settlesWithin,
+  pause,
+  FailureLog,
+} from '@whizbang/core/transport';
 import { classification } from './classification.js';
 import type { LiveConnection } from './live-connection.js';
 import type { CreditBudget } from './credit-budget.js';
 import { ServicebusError, classify, textOf } from './errors.js';
-import { FailureLog } from './failure-log.js';
 import type { HeldDelivery } from './held-delivery.js';
 import type { Intake, IntakeSettings } from './intake.js';
 import type { LockedMessages } from './locked-messages.js';
@@ -12,7 +19,6 @@ import { type SequenceNumber, peek } from './open-receiver.js';
 import type { ServicebusSettings } from './options.js';
 import { SessionPool } from './session-pool.js';
 import type { Topology } from './topology.js';
-import { Backoff, settledWithin, wait } from './wait.js';
 
 const closeMs = 1500;
 
@@ -78,7 +84,7 @@ export class BindingReceiver {
   async close(): Promise<void> {
     this.#stopping.abort();
     await this.#intake?.close();
-    await settledWithin(this.#running, closeMs);
+    await settlesWithin(this.#running, closeMs);
   }
 
   async #run(established: () => void): Promise<void> {
@@ -103,7 +109,7 @@ export class BindingReceiver {
         // Somebody has to change the broker or the options first.
         if (classify(error).reason === MessageFailureReason.ValidationError) backoff.jumpToLongest();
       }
-      await wait(backoff.next(), signal);
+      await pause(backoff.next(), signal);
     }
   }
 
@@ -128,7 +134,7 @@ export class BindingReceiver {
     const signal = AbortSignal.any([done, this.#stopping.signal]);
     let seen: SequenceNumber;
     for (;;) {
-      await wait(silenceMs, signal);
+      await pause(silenceMs, signal);
       if (signal.aborted) return new Error('closed');
       if (!intake.idle || performance.now() - this.#lastDeliveryAt < silenceMs) {
         seen = undefined;

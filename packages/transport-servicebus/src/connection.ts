@@ -1,9 +1,7 @@
-import { type Logger, MessageFailureReason } from '@whizbang/core/transport';
+import { type Logger, MessageFailureReason, Backoff, settlesWithin, pause, FailureLog } from '@whizbang/core/transport';
 import { ServicebusError, classify, textOf } from './errors.js';
-import { FailureLog } from './failure-log.js';
 import { type LiveConnection, acceptTimeoutMs, openConnection } from './live-connection.js';
 import type { ServicebusSettings } from './options.js';
-import { Backoff, settledWithin, wait } from './wait.js';
 
 export interface ConnectionListener {
   up(connection: LiveConnection): void;
@@ -49,7 +47,7 @@ export class ConnectionSupervisor {
   async close(ms: number): Promise<void> {
     this.#stopping.abort();
     this.#current?.end(new Error('closed by this side'));
-    await settledWithin(Promise.all([this.#running, ...this.#leftBehind]), ms);
+    await settlesWithin(Promise.all([this.#running, ...this.#leftBehind]), ms);
   }
 
   async #keepConnected(): Promise<void> {
@@ -78,7 +76,7 @@ export class ConnectionSupervisor {
         this.#log.failed(sentence);
         this.#listener.down(new ServicebusError(sentence, classify(error), { cause: error }));
       }
-      await wait(backoff.next(), signal);
+      await pause(backoff.next(), signal);
     }
   }
 

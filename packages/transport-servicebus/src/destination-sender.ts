@@ -1,14 +1,12 @@
 import type { ServiceBusSender } from '@azure/service-bus';
-import type { Logger } from '@whizbang/core/transport';
+import { type Logger, within, FailureLog } from '@whizbang/core/transport';
 import { setMaxListeners } from 'node:events';
 import { classification } from './classification.js';
 import type { LiveConnection } from './live-connection.js';
 import { ServicebusError, classify, textOf } from './errors.js';
-import { FailureLog } from './failure-log.js';
 import type { ServicebusSettings } from './options.js';
 import { onLinkLost } from './sdk-internals.js';
 import type { Topology } from './topology.js';
-import { within } from './wait.js';
 
 // A refused destination is not asked again for this long, so that refusals cost no round trips.
 const refusalHoldsMs = 1000;

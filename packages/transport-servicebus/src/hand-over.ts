@@ -1,8 +1,6 @@
-import type { Delivery, DeliveryHandler } from '@whizbang/core/transport';
+import { type Delivery, type DeliveryHandler, Backoff, pause, type FailureLog } from '@whizbang/core/transport';
 import { textOf } from './errors.js';
-import type { FailureLog } from './failure-log.js';
 import type { HeldDelivery } from './held-delivery.js';
-import { Backoff, wait } from './wait.js';
 
 // The pause after a rejection of the handler: the deliveries stay locked here, so trying again costs the broker nothing.
 const firstRetryMs = 200;
@@ -56,7 +54,7 @@ export class HandOver {
       } catch (error) {
         for (const held of batch) held.tried = true;
         this.#log.failed(textOf(error), { deliveries: batch.length });
-        await wait(backoff.next(), signal);
+        await pause(backoff.next(), signal);
         continue;
       }
       this.#log.succeeded();

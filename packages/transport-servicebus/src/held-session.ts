@@ -1,10 +1,10 @@
+import { settlesWithin } from '@whizbang/core/transport';
 import type { ServiceBusReceivedMessage, ServiceBusSessionReceiver } from '@azure/service-bus';
 import { classification } from './classification.js';
 import type { CreditBudget } from './credit-budget.js';
 import { classify } from './errors.js';
 import { type HeldDelivery, decodeDelivery, isWanted, renewalMs } from './held-delivery.js';
 import { forgetSettlements } from './sdk-internals.js';
-import { settledWithin } from './wait.js';
 
 // A session without messages is kept this long, in case more come; while others wait for their turn, only as long as
 // messages of one batch may lie apart.
@@ -98,9 +98,9 @@ export class HeldSession {
 
   /** Ends now. What is in hand is for the broker to deliver again; it counts what was tried. */
   async close(): Promise<void> {
-    if (!this.#ended) await settledWithin(this.#abandonTried(), closeMs);
+    if (!this.#ended) await settlesWithin(this.#abandonTried(), closeMs);
     this.#end(true);
-    await settledWithin(this.#receiver.close(), closeMs);
+    await settlesWithin(this.#receiver.close(), closeMs);
   }
 
   #take(message: ServiceBusReceivedMessage): Promise<void> {
@@ -179,7 +179,7 @@ export class HeldSession {
     this.#tellEnded();
     forgetSettlements(this.#receiver);
     this.#home.budget.giveBack(this.#credits);
-    void settledWithin(this.#receiver.close(), closeMs).then(() => this.#home.sessionEnded(this));
+    void settlesWithin(this.#receiver.close(), closeMs).then(() => this.#home.sessionEnded(this));
   }
 
   #nextRenewal(): number {

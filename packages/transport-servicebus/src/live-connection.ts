@@ -1,10 +1,10 @@
 import { ServiceBusClient } from '@azure/service-bus';
 import { setMaxListeners } from 'node:events';
+import { settlesWithin, within } from '@whizbang/core/transport';
 import { classification } from './classification.js';
 import { ServicebusError, classify, textOf } from './errors.js';
 import type { ServicebusSettings } from './options.js';
 import { destroySocket, onConnectionLost, sendWithoutDelay } from './sdk-internals.js';
-import { settledWithin, within } from './wait.js';
 
 /** How long the broker may keep an accept open while no session has messages. Azure allows 65 s. */
 export const acceptTimeoutMs = 30_000;
@@ -103,7 +103,7 @@ async function leave(client: ServiceBusClient): Promise<void> {
   // Those who were told give back their links in this turn.
   await new Promise((resolve) => setImmediate(resolve));
   destroySocket(client);
-  await settledWithin(client.close(), 250);
+  await settlesWithin(client.close(), 250);
   // What was being opened in that moment, the SDK has opened on yet another connection.
   destroySocket(client);
 }
@@ -138,7 +138,7 @@ async function probe(client: ServiceBusClient, settings: ServicebusSettings, sig
     const lacksClaim = found === classification.unauthorized && /claim/i.test(textOf(error));
     if (!answered && !lacksClaim) throw error;
   } finally {
-    void settledWithin(sender.close(), 1000);
+    void settlesWithin(sender.close(), 1000);
   }
 }
 

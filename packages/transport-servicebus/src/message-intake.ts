@@ -1,10 +1,10 @@
+import { settlesWithin } from '@whizbang/core/transport';
 import type { ServiceBusReceivedMessage, ServiceBusReceiver } from '@azure/service-bus';
 import type { LiveConnection } from './live-connection.js';
 import { isWanted } from './held-delivery.js';
 import type { Intake, IntakeSettings } from './intake.js';
 import { openReceiver } from './open-receiver.js';
 import { forgetSettlements } from './sdk-internals.js';
-import { settledWithin } from './wait.js';
 
 const lookMs = 500;
 const closeMs = 1000;
@@ -52,12 +52,12 @@ export class MessageIntake implements Intake {
     clearInterval(this.#timer);
     if (this.#live.endedBy === undefined) {
       // Before the broker has stopped sending, it would send what is given back to this very receiver.
-      await settledWithin(this.#flow?.close() ?? Promise.resolve(), closeMs);
-      await settledWithin(this.#settings.locked.abandonAll(), closeMs);
+      await settlesWithin(this.#flow?.close() ?? Promise.resolve(), closeMs);
+      await settlesWithin(this.#settings.locked.abandonAll(), closeMs);
     }
     this.#closed = true;
     forgetSettlements(this.#receiver);
-    await settledWithin(this.#receiver.close(), closeMs);
+    await settlesWithin(this.#receiver.close(), closeMs);
   }
 
   /** Resolves, and so lets the broker send another one, when the message is settled. */

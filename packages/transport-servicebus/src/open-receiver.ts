@@ -1,6 +1,6 @@
+import { settlesWithin } from '@whizbang/core/transport';
 import type { ServiceBusReceivedMessage, ServiceBusReceiver } from '@azure/service-bus';
 import type { LiveConnection } from './live-connection.js';
-import { settledWithin } from './wait.js';
 
 interface Source {
   /** Topic or queue. */
@@ -37,6 +37,6 @@ export async function peek(live: LiveConnection, source: Source, from?: Sequence
     const [message] = await receiver.peekMessages(1, options);
     return message?.sequenceNumber;
   } finally {
-    void settledWithin(receiver.close(), 1000);
+    void settlesWithin(receiver.close(), 1000);
   }
 }

@@ -1,4 +1,12 @@
-import { ConfigurationError } from '@whizbang/core/transport';
+import {
+  ConfigurationError,
+  type OptionReader,
+  type OptionTable,
+  flag,
+  oneOf,
+  readOptions,
+  wholeNumber,
+} from '@whizbang/core/transport';
 import { type NamespaceAddress, parseConnectionString } from './connection-string.js';
 
 /** What of a credential is used; those of `@azure/identity` are of this shape. */
@@ -76,41 +84,18 @@ export type ServicebusSettings = NamespaceAddress &
     readonly [name in Defaulted]: ServicebusTransportOptions[name];
   };
 
-/** Reads a value; throws the sentence that says what it must be. */
-type Reader<T> = (value: unknown) => T;
-
-const flag: Reader<boolean> = (value) => {
-  const text = typeof value === 'string' ? value.toLowerCase() : value;
-  if (text === true || text === 'true') return true;
-  if (text === false || text === 'false') return false;
-  throw new Error('must be true or false');
-};
-
-const whole =
-  (least: number, most: number): Reader<number> =>
-  (value) => {
-    const number = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : value;
-    if (typeof number === 'number' && Number.isInteger(number) && number >= least && number <= most) return number;
-    throw new Error(`must be a whole number from ${least} to ${most}`);
-  };
-
-const entity: Reader<'topic' | 'queue'> = (value) => {
-  if (value === 'topic' || value === 'queue') return value;
-  throw new Error('must be "topic" or "queue"');
-};
-
-const httpUrl: Reader<string> = (value) => {
+const httpUrl: OptionReader<string> = (value) => {
   if (typeof value === 'string' && /^https?:\/\/[^/]+\/?$/.test(value)) return value.replace(/\/$/, '');
   throw new Error('must be like http://localhost:5300');
 };
 
-const credential: Reader<TokenCredential> = (value) => {
+const credential: OptionReader<TokenCredential> = (value) => {
   const { getToken } = (value ?? {}) as Partial<TokenCredential>;
   if (typeof getToken === 'function') return value as TokenCredential;
   throw new Error('must be an object with getToken, given in code');
 };
 
-const webSocket: Reader<unknown> = (value) => {
+const webSocket: OptionReader<unknown> = (value) => {
   if (typeof value === 'function') return value;
   throw new Error('must be a WebSocket class, given in code');
 };
@@ -119,26 +104,26 @@ const hour = 3_600_000;
 
 /** Every option once: how it is read, and its default. */
 const optionTable = {
-  entity: [entity, 'topic'],
+  entity: [oneOf('topic', 'queue'), 'topic'],
   sessions: [flag, true],
   declare: [flag, true],
   // 100 MB is the most that the Premium tier takes.
-  maxMessageBytes: [whole(1, 104_857_600), undefined],
-  sendTimeoutMs: [whole(1, hour), 10_000],
-  connectTimeoutMs: [whole(1, hour), 10_000],
-  maxConcurrentSends: [whole(1, 500), 100],
-  maxConcurrentSessions: [whole(1, 1000), 32],
-  sharedSessions: [whole(1, 1000), 16],
-  lockRenewalMs: [whole(100, hour), 10_000],
-  silenceMs: [whole(100, hour), 30_000],
+  maxMessageBytes: [wholeNumber(1, 104_857_600), undefined],
+  sendTimeoutMs: [wholeNumber(1, hour), 10_000],
+  connectTimeoutMs: [wholeNumber(1, hour), 10_000],
+  maxConcurrentSends: [wholeNumber(1, 500), 100],
+  maxConcurrentSessions: [wholeNumber(1, 1000), 32],
+  sharedSessions: [wholeNumber(1, 1000), 16],
+  lockRenewalMs: [wholeNumber(100, hour), 10_000],
+  silenceMs: [wholeNumber(100, hour), 30_000],
   duplicateDetection: [flag, false],
-  reconnectDelayMs: [whole(1, hour), 200],
-  reconnectMaxDelayMs: [whole(1, hour), 30_000],
-  throttlePauseMs: [whole(1, hour), 10_000],
+  reconnectDelayMs: [wholeNumber(1, hour), 200],
+  reconnectMaxDelayMs: [wholeNumber(1, hour), 30_000],
+  throttlePauseMs: [wholeNumber(1, hour), 10_000],
   administrationEndpoint: [httpUrl, undefined],
   credential: [credential, undefined],
   webSocket: [webSocket, undefined],
-} as const satisfies { readonly [name in keyof ServicebusTransportOptions]-?: readonly [Reader<unknown>, unknown] };
+} as const satisfies OptionTable<ServicebusTransportOptions>;
 
 /**
  * Reads connection string and options.
@@ -150,26 +135,11 @@ export function resolveSettings(
 ): ServicebusSettings {
   const violations: string[] = [];
   const parsed = parseConnectionString(connectionString, Object.keys(optionTable), violations);
-  const resolved: Record<string, unknown> = {};
-  for (const [name, [, byDefault]] of Object.entries(optionTable)) resolved[name] = byDefault;
-
-  const given: [name: string, value: unknown, path: string][] = [
-    ...parsed.options.map(([name, value]): [string, unknown, string] => [name, value, `connection string: ${name}`]),
-    ...Object.entries(options).map(([name, value]): [string, unknown, string] => [name, value, name]),
-  ];
-  for (const [name, value, path] of given) {
-    if (value === undefined) continue;
-    const entry = Object.hasOwn(optionTable, name) ? optionTable[name as keyof typeof optionTable] : undefined;
-    if (entry === undefined) {
-      violations.push(`${path}: there is no such option; there are ${Object.keys(optionTable).join(', ')}`);
-      continue;
-    }
-    try {
-      resolved[name] = entry[0](value);
-    } catch (error) {
-      violations.push(`${path}: ${(error as Error).message}`);
-    }
-  }
+  const resolved = readOptions<ServicebusTransportOptions>(
+    optionTable,
+    { connectionString: parsed.options, code: options },
+    violations,
+  );
   const settings = { ...parsed.address, ...resolved } as ServicebusSettings;
   if (settings.reconnectDelayMs > settings.reconnectMaxDelayMs) {
     violations.push('reconnectDelayMs: must not be above reconnectMaxDelayMs');

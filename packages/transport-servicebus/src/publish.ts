@@ -1,4 +1,4 @@
-import type { Logger, OutgoingMessage, PublishOutcome } from '@whizbang/core/transport';
+import { type Logger, type OutgoingMessage, type PublishOutcome, settlesWithin } from '@whizbang/core/transport';
 import type { ConnectionListener } from './connection.js';
 import type { LiveConnection } from './live-connection.js';
 import { DestinationSender } from './destination-sender.js';
@@ -11,7 +11,6 @@ import { SendSlots } from './send-slots.js';
 
 import { SessionIds } from './session-ids.js';
 import type { Topology } from './topology.js';
-import { settledWithin } from './wait.js';
 
 /**
  * Publishes batches over one connection. Messages of a session go out in lanes, one group after another, and many lanes at
@@ -142,7 +141,7 @@ export class Publisher implements ConnectionListener, SendDesk {
     this.#closed = true;
     clearTimeout(this.#pause?.timer);
     this.#releaseUnsent();
-    await settledWithin(Promise.all(this.#calls.values()), ms);
+    await settlesWithin(Promise.all(this.#calls.values()), ms);
   }
 
   #announcePause(): void {

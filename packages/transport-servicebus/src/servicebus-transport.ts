@@ -12,6 +12,8 @@ import {
   WhizbangError,
   silentLogger,
   transportContractVersion,
+  settlesWithin,
+  guardedLogger,
 } from '@whizbang/core/transport';
 import { ConnectionSupervisor } from './connection.js';
 import type { LiveConnection } from './live-connection.js';
@@ -20,7 +22,6 @@ import { Publisher } from './publish.js';
 import { ServicebusSubscription } from './subscribe.js';
 import { refuseMalformed } from './subscription-request.js';
 import { Topology } from './topology.js';
-import { settledWithin } from './wait.js';
 
 // `close` is through within five seconds: this long for what is in hand, the rest for closing links and connections.
 const finishMs = 3000;
@@ -73,7 +74,7 @@ class ServicebusTransport implements Transport {
     this.#refuseWhenClosed();
     if (this.#context !== undefined) return;
     this.#context = context;
-    this.#logger = guarded(context.logger);
+    this.#logger = guardedLogger(context.logger);
     this.#topology.logger = this.#logger;
     this.#publisher = new Publisher(this.#settings, this.#topology, this.#logger, (ready, cause) =>
       this.#announce(ready, cause),
@@ -112,7 +113,7 @@ class ServicebusTransport implements Transport {
     const subscriptions = [...this.#subscriptions];
     await Promise.all([
       this.#publisher?.close(finishMs),
-      settledWithin(Promise.all(subscriptions.map((subscription) => subscription.close())), finishMs),
+      settlesWithin(Promise.all(subscriptions.map((subscription) => subscription.close())), finishMs),
     ]);
     this.#announce(false);
     this.#topology.close();
@@ -151,16 +152,4 @@ class ServicebusTransport implements Transport {
   #refuseWhenClosed(): void {
     if (this.#closing !== undefined) throw new WhizbangError('WHIZBANG_STATE', 'the Service Bus transport is closed');
   }
-}
-
-/** The user's logger, unable to throw into the SDK. */
-function guarded(logger: Logger): Logger {
-  const safely = (level: keyof Logger) => (fields: object, message: string) => {
-    try {
-      logger[level](fields, message);
-    } catch {
-      // There is nowhere left to say it.
-    }
-  };
-  return { debug: safely('debug'), info: safely('info'), warn: safely('warn'), error: safely('error') };
 }

@@ -1,5 +1,6 @@
 import type { ServiceBusSessionReceiver } from '@azure/service-bus';
 import { setMaxListeners } from 'node:events';
+import { pause, within } from '@whizbang/core/transport';
 import { classification } from './classification.js';
 import { type LiveConnection, acceptTimeoutMs } from './live-connection.js';
 import type { CreditBudget } from './credit-budget.js';
@@ -7,7 +8,6 @@ import { ServicebusError, isNoSession, textOf } from './errors.js';
 import type { HeldDelivery } from './held-delivery.js';
 import { HeldSession, type SessionHome } from './held-session.js';
 import type { Intake, IntakeSettings } from './intake.js';
-import { wait, within } from './wait.js';
 
 // So many accepts wait at the broker at a time; each time a session is granted, the next is asked for.
 const maxAcceptors = 8;
@@ -103,7 +103,7 @@ export class SessionPool implements Intake, SessionHome {
           this.#fail(error instanceof Error ? error : new Error(textOf(error)));
           return;
         }
-        if (performance.now() - startedAt < emptyHandedMs) await wait(emptyHandedMs, signal);
+        if (performance.now() - startedAt < emptyHandedMs) await pause(emptyHandedMs, signal);
       }
     }
   }

@@ -1,8 +1,13 @@
-import type { DeliveryHandler, Logger, SubscriptionRequest, TransportSubscription } from '@whizbang/core/transport';
+import {
+  type DeliveryHandler,
+  type Logger,
+  type SubscriptionRequest,
+  type TransportSubscription,
+  FailureLog,
+} from '@whizbang/core/transport';
 import { BindingReceiver } from './binding-receiver.js';
 import type { LiveConnection } from './live-connection.js';
 import { CreditBudget } from './credit-budget.js';
-import { FailureLog } from './failure-log.js';
 import { HandOver } from './hand-over.js';
 import { LockedMessages } from './locked-messages.js';
 import type { ServicebusSettings } from './options.js';

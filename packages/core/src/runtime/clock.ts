@@ -48,3 +48,11 @@ export async function settlesWithin(work: Promise<unknown>, ms: number): Promise
     clearTimeout(timer);
   }
 }
+
+/** The outcome of `work`, or a rejection with `late()` after `ms` milliseconds. */
+export function within<T>(work: Promise<T>, ms: number, late: () => Error): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(late()), Math.max(ms, 0));
+    work.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}

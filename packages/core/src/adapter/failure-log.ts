@@ -1,4 +1,5 @@
-import { type Logger, maskSecrets } from '@whizbang/core/transport';
+import type { Logger } from '../contract/logger.js';
+import { maskSecrets } from '../errors/mask-secrets.js';
 
 /** Says a repeated failure once per change of its cause and then every tenth time, and once that it is over. */
 export class FailureLog {
