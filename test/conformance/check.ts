@@ -2,9 +2,26 @@ import type { TransportCapabilities } from '@whizbang/core/transport';
 import type { TransportFixture } from './fixture.js';
 import { Stage } from './stage.js';
 
-const means = ['inspect', 'outage', 'restart', 'stall', 'throttle', 'takeBack', 'createRefused', 'malformed'] as const;
+const means = [
+  'inspect',
+  'outage',
+  'restart',
+  'absence',
+  'stall',
+  'throttle',
+  'takeBack',
+  'createRefused',
+  'malformed',
+] as const;
 /** What befalls all transports of a fixture at once. */
-const troubles: readonly string[] = ['outage', 'restart', 'stall', 'throttle', 'takeBack'] satisfies readonly Means[];
+const troubles: readonly string[] = [
+  'outage',
+  'restart',
+  'absence',
+  'stall',
+  'throttle',
+  'takeBack',
+] satisfies readonly Means[];
 
 type Means = (typeof means)[number];
 type Need = keyof TransportCapabilities | Means;

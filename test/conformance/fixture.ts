@@ -20,14 +20,16 @@ export interface TransportFixture {
   createTransport(): Promise<Transport>;
   /** Makes the broker unreachable for all transports while `during` runs, and reachable afterwards. */
   outage?(during: () => Promise<void>): Promise<void>;
-  /** Kills the broker, without giving it time to write, and starts it again on the same data after so many ms. */
-  restart?(awayMs: number): Promise<void>;
+  /** Kills the broker, without giving it time to write, and starts it again on the same data. */
+  restart?(): Promise<void>;
+  /** The same, and lets it stay away for so many ms. Takes as long; one mode of a broker is enough. */
+  absence?(awayMs: number): Promise<void>;
   /** Connections stay open and nothing passes while `during` runs: nobody can tell whether the broker took a message. */
   stall?(during: () => Promise<void>): Promise<void>;
   /** The broker asks for a slower pace, or takes no messages at all, while `during` runs. */
   throttle?(during: () => Promise<void>): Promise<void>;
   /** Takes back what receivers have in hand, as a rebalance, a lost lock or a cut connection does; they may go on. */
-  takeBack?(service: string): Promise<void>;
+  takeBack?(topology: Topology): Promise<void>;
   /** A transport whose credentials, with `secret` as the password, the broker refuses. */
   createRefused?(): Promise<Transport>;
   /** Looks into the broker by another way than the transport. */

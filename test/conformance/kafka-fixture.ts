@@ -1,6 +1,7 @@
 import { createTransport } from '@whizbang/transport-kafka';
 import { KafkaWitness } from '../fixtures/kafka/kafka-witness.js';
 import { createTopics, withKafkaAdmin } from '../fixtures/kafka/kafka-topics.js';
+import { KAFKA_ACCOUNT } from '../fixtures/kafka/kafka-server.js';
 import { testKafka, testKafkaGate } from '../fixtures/test-services.js';
 import type { RawConsumer, TransportFixture } from './fixture.js';
 import { TcpGate } from './tcp-gate.js';
@@ -16,6 +17,7 @@ export interface KafkaMode {
 /** The Kafka transport on the broker of the tests, with a cuttable connection; the fixture itself has a direct one. */
 export function kafkaFixture(mode: string, { partitions, declare = true }: KafkaMode): TransportFixture {
   let url = '';
+  let saslUrl: string | undefined;
   let gate: TcpGate | undefined;
   return {
     mode,
@@ -40,7 +42,7 @@ export function kafkaFixture(mode: string, { partitions, declare = true }: Kafka
       `kafka:user:${secret}@localhost`,
     ].map((text) => ({ why: text, create: () => createTransport(text) })),
     open: async () => {
-      ({ url } = await testKafka());
+      ({ url, saslUrl } = await testKafka());
       const { port, target } = await testKafkaGate();
       gate = new TcpGate(target, port);
       await gate.open();
@@ -50,6 +52,7 @@ export function kafkaFixture(mode: string, { partitions, declare = true }: Kafka
       createTransport(`kafka://127.0.0.1:${gate?.port}?partitions=${partitions}`, {
         declare,
         maxMessageBytes,
+        requestTimeoutMs: 5000,
         reconnectDelayMs: 50,
         reconnectMaxDelayMs: 500,
       }),
@@ -60,6 +63,19 @@ export function kafkaFixture(mode: string, { partitions, declare = true }: Kafka
       } finally {
         await gate?.open();
       }
+    },
+    stall: async (during) => {
+      gate?.stall();
+      try {
+        await during();
+      } finally {
+        gate?.resume();
+      }
+    },
+    takeBack: async () => gate?.cut(),
+    createRefused: async () => {
+      if (saslUrl === undefined) throw new Error('the broker of KAFKA_URL has no listener that wants a login');
+      return createTransport(saslUrl.replace('://', `://${KAFKA_ACCOUNT.username}:${secret}@`));
     },
     inspect: async (destination) => {
       await createTopics(url, [destination], partitions);

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { OutgoingMessage } from '@whizbang/core/transport';
 import type { StagedTransport } from './staged-transport.js';
 
@@ -12,5 +13,7 @@ export async function publishSteadily(transport: StagedTransport, messages: read
     const outcomes = await transport.publish(messages.slice(published, published + 10));
     const unconfirmed = outcomes.findIndex(({ kind }) => kind !== 'confirmed');
     published += unconfirmed === -1 ? outcomes.length : unconfirmed;
+    // What is refused at once is asked for again at once, and the event loop must get its turn.
+    if (unconfirmed === 0) await delay(20);
   }
 }

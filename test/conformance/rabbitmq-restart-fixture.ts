@@ -7,9 +7,17 @@ import type { TransportFixture } from './fixture.js';
 export function rabbitmqRestartFixture(queueType: 'classic' | 'quorum'): TransportFixture {
   let server: RabbitmqServer | undefined;
   const maxMessageBytes = 2_000_000;
+  const absence = async (awayMs: number): Promise<void> => {
+    // RabbitMQ itself loses a quorum queue that was declared in the last moments before a kill, whoever declared it:
+    // its name is on disk half a second later only. Messages get no such help.
+    await server?.ctl('eval', '[dets:sync(Table) || Table <- dets:all()].');
+    await server?.kill();
+    await delay(awayMs);
+    await server?.start();
+  };
   return {
     mode: `${queueType}, killed`,
-    themes: ['restart', 'trouble', ...(queueType === 'quorum' ? ['a minute away'] : [])],
+    themes: ['restart', 'trouble', 'a minute away'],
     // A node that was killed checks its data before it lets anybody in.
     deadlineMs: 60_000,
     capabilities: {
@@ -32,14 +40,8 @@ export function rabbitmqRestartFixture(queueType: 'classic' | 'quorum'): Transpo
         reconnectMaxDelayMs: 500,
         confirmTimeoutMs: 5000,
       }),
-    restart: async (awayMs) => {
-      // RabbitMQ itself loses a quorum queue that was declared in the last moments before a kill, whoever declared it:
-      // its name is on disk half a second later only. Messages get no such help.
-      await server?.ctl('eval', '[dets:sync(Table) || Table <- dets:all()].');
-      await server?.kill();
-      await delay(awayMs);
-      await server?.start();
-    },
+    restart: () => absence(0),
+    ...(queueType === 'quorum' ? { absence } : {}),
     throttle: async (during) => {
       await server?.ctl('set_vm_memory_high_watermark', 'absolute', '1');
       try {

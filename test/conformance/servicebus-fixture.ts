@@ -1,4 +1,7 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { createTransport } from '@whizbang/transport-servicebus';
+import { conditions } from '../fixtures/servicebus/stand-in/conditions.js';
+import type { Fault } from '../fixtures/servicebus/stand-in/faults.js';
 import { ServicebusStandIn } from '../fixtures/servicebus/stand-in/stand-in.js';
 import type { RawConsumer, Topology, TransportFixture } from './fixture.js';
 
@@ -22,6 +25,14 @@ export function servicebusFixture(
   const broker = (): ServicebusStandIn => {
     if (standIn === undefined) throw new Error('the fixture is not open');
     return standIn;
+  };
+  const whileFaulty = async (fault: Fault, during: () => Promise<void>): Promise<void> => {
+    const active = broker().faults.inject(fault);
+    try {
+      await during();
+    } finally {
+      active.clear();
+    }
   };
   const provideDestination = async (destination: string): Promise<void> => {
     if (broker().namespace.find(destination) !== undefined) return;
@@ -63,11 +74,24 @@ export function servicebusFixture(
         declare,
         administrationEndpoint: broker().managementEndpoint,
         maxMessageBytes,
+        sendTimeoutMs: 3000,
         reconnectDelayMs: 50,
         reconnectMaxDelayMs: 500,
       }),
     outage: (during) => broker().outage(during),
     restart: () => broker().restart(),
+    ...(mode === 'topic with sessions' ? { absence: (awayMs) => broker().outage(() => delay(awayMs)) } : {}),
+    // What was sent is stored, and the answer never comes.
+    stall: (during) => whileFaulty({ on: 'send', effect: { kind: 'silence', applied: true } }, during),
+    throttle: (during) =>
+      whileFaulty({ on: 'send', effect: { kind: 'refuse', error: conditions.serverBusy(1) } }, during),
+    takeBack: async ({ service, bindings }) => {
+      for (const { destination } of bindings) {
+        broker().loseLocks(entity === 'topic' ? `${destination}/Subscriptions/${service}` : destination);
+      }
+    },
+    createRefused: async () =>
+      createTransport(broker().connectionString.replace(/SharedAccessKey=[^;]*/, `SharedAccessKey=${secret}`)),
     inspect: async (destination) => {
       await provideDestination(destination);
       return rawConsumer(broker(), destination);

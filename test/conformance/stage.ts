@@ -111,9 +111,14 @@ export class Stage {
     await this.fixture.outage(during);
   }
 
-  async restart(awayMs = 0): Promise<void> {
+  async restart(): Promise<void> {
     if (this.fixture.restart === undefined) throw new Error('the check needs a fixture with restart');
-    await this.fixture.restart(awayMs);
+    await this.fixture.restart();
+  }
+
+  async absence(awayMs: number): Promise<void> {
+    if (this.fixture.absence === undefined) throw new Error('the check needs a fixture with absence');
+    await this.fixture.absence(awayMs);
   }
 
   async stall(during: () => Promise<void>): Promise<void> {
@@ -126,9 +131,9 @@ export class Stage {
     await this.fixture.throttle(during);
   }
 
-  async takeBack(service: string): Promise<void> {
+  async takeBack(topology: Topology): Promise<void> {
     if (this.fixture.takeBack === undefined) throw new Error('the check needs a fixture with takeBack');
-    await this.fixture.takeBack(service);
+    await this.fixture.takeBack(topology);
   }
 
   /** Makes messages of a type and destination routable, whoever reads them. */

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { brokers } from './brokers/index.js';
 import { StreamTraffic } from './stream-traffic.js';
 
-const messages = Number(process.env['WHIZBANG_SCENARIO_MESSAGES'] ?? 5000);
+const messages = Number(process.env['WHIZBANG_SCENARIO_MESSAGES'] ?? 2000);
 const timeoutMs = 60_000 + messages * 12;
 
 test.each(brokers)(

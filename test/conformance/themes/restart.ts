@@ -14,7 +14,7 @@ import { publishSteadily } from '../publish-steadily.js';
 export const longAbsence = theme('a minute away', [
   check(
     'nothing is confirmed meanwhile, nothing is lost, and work goes on by itself',
-    ['restart', 'durable'],
+    ['absence', 'durable', 'orderedStreams'],
     async (stage) => {
       const destination = stage.destination();
       const [publisher, consumer] = [await stage.transport(), await stage.transport()];
@@ -22,7 +22,7 @@ export const longAbsence = theme('a minute away', [
       const before = messagesTo(destination, 20, { stream: newStream() });
       assertAllConfirmed(await publisher.publish(before), before);
       let isBack = false;
-      const coming = stage.restart(60_000).then(() => (isBack = true));
+      const coming = stage.absence(60_000).then(() => (isBack = true));
       coming.catch(() => undefined);
       await publisher.untilReady(false);
       const during = messagesTo(destination, 20, { stream: before[0]?.streamId ?? null });

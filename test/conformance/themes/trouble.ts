@@ -79,11 +79,10 @@ export const trouble = theme('trouble', [
 
   check('what is taken back in mid-handling comes again, in order', ['takeBack', 'orderedStreams'], async (stage) => {
     const destination = stage.destination();
-    const service = stage.service();
     const transport = await stage.transport();
     const hold = stage.hold();
     const receiver = await stage.receive(transport, {
-      service,
+      service: stage.service(),
       destination,
       maxBatch: 5,
       prefetch: 10,
@@ -92,7 +91,7 @@ export const trouble = theme('trouble', [
     const batch = messagesTo(destination, 40, { stream: newStream() });
     await publishSteadily(transport, batch);
     await receiver.handed.until('a second call', () => receiver.calls.length === 2);
-    await stage.takeBack(service);
+    await stage.takeBack(receiver.request);
     hold.release();
     const arrived = () => firstArrivals(receiver.acceptedIds);
     await receiver.accepted.until('all arrive', () => arrived().length === batch.length);
