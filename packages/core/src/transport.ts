@@ -21,7 +21,9 @@ export { ConfigurationError, WhizbangError, type WhizbangErrorCode, isWhizbangEr
 export { maskSecrets } from './errors/mask-secrets.js';
 export { Backoff } from './adapter/backoff.js';
 export { FailureLog } from './adapter/failure-log.js';
-export { guardedLogger } from './adapter/guarded-logger.js';
+export { type PendingPublish, PublishCall, PublishCalls, confirmed, notAttempted } from './adapter/publish-calls.js';
+export { Readiness } from './adapter/readiness.js';
+export { isTlsErrorCode } from './adapter/tls-error-code.js';
 export {
   type OptionReader,
   type OptionTable,
@@ -32,4 +34,5 @@ export {
   tlsOptions,
   wholeNumber,
 } from './adapter/transport-options.js';
+export { carefulLogger } from './runtime/careful-logger.js';
 export { pause, settlesWithin, within } from './runtime/clock.js';

@@ -1,4 +1,4 @@
-import { type Logger, Backoff, pause, FailureLog } from '@whizbang/core/transport';
+import { Backoff, FailureLog, type Logger, pause } from '@whizbang/core/transport';
 import { KafkaError, conditionOf, messageOf } from './errors.js';
 import { KafkaClient } from './kafka-client.js';
 import type { KafkaSettings } from './options.js';

@@ -1,8 +1,9 @@
+import { type PublishCall, notAttempted } from '@whizbang/core/transport';
 import type { Leaders } from './kafka-client.js';
 import type { KafkaSettings } from './options.js';
 import { PartitionLane, type PublishDesk } from './partition-lane.js';
 import { partitionOf } from './partitioner.js';
-import { type PendingMessage, type PublishCall, failed, notAttempted } from './pending-message.js';
+import { type PendingMessage, failed } from './pending-message.js';
 
 /** What is to be published to one topic, on its way to the partitions. */
 export class Destination {
@@ -14,7 +15,7 @@ export class Destination {
   #spreading = false;
   #partitions = 0;
   /** Messages without a key go to one partition a call, so that they make few large batches. */
-  #keyless: { call: PublishCall | undefined; turn: number };
+  #keyless: { call: PublishCall<PendingMessage> | undefined; turn: number };
 
   constructor(topic: string, settings: KafkaSettings, desk: PublishDesk) {
     this.#topic = topic;

@@ -1,4 +1,4 @@
-import type { ClassifiedCondition, MessageFailureReason } from '@whizbang/core/transport';
+import { type ClassifiedCondition, type MessageFailureReason, isTlsErrorCode } from '@whizbang/core/transport';
 import { type ConditionId, classification } from './classification.js';
 
 /** When an error came up: while connecting or between messages, or with a message sent and not yet answered. */
@@ -57,7 +57,6 @@ const byName: Readonly<Record<string, ConditionId>> = {
   TypeError: 'unencodable',
 };
 
-const tlsCode = /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME_MISMATCH$|EPROTO$)/;
 // kafkajs gives the code of a TLS error, but not always: some come as a text of the TLS library.
 const tlsText = /certificate|SSL routines|wrong version number/i;
 
@@ -82,7 +81,7 @@ export function conditionOf(error: unknown, stage: Stage = 'idle'): ConditionId 
 
 function connectionCondition(error: Error, stage: Stage): ConditionId {
   const { code } = error as NodeJS.ErrnoException;
-  if (tlsCode.test(code ?? '') || tlsText.test(error.message)) return 'tlsRefused';
+  if (isTlsErrorCode(code ?? '') || tlsText.test(error.message)) return 'tlsRefused';
   if (error.message === 'Connection closed by the server') return 'saslMechanismRefused';
   // kafkajs found the connection closed before it wrote anything.
   if (error.message === 'Not connected') return 'unreachable';

@@ -4,6 +4,7 @@ import {
   type Logger,
   type OutgoingMessage,
   type PublishOutcome,
+  Readiness,
   type SubscriptionRequest,
   type Transport,
   type TransportCapabilities,
@@ -11,10 +12,11 @@ import {
   type TransportFactory,
   type TransportSubscription,
   WhizbangError,
+  carefulLogger,
+  notAttempted,
+  settlesWithin,
   silentLogger,
   transportContractVersion,
-  settlesWithin,
-  guardedLogger,
 } from '@whizbang/core/transport';
 import { ConnectionSupervisor } from './connection.js';
 import { HandedOver } from './handed-over.js';
@@ -44,7 +46,7 @@ class KafkaTransport implements Transport {
   #publishing: ConnectionSupervisor | undefined;
   #context: TransportContext | undefined;
   #logger: Logger = silentLogger;
-  #announcedReady = false;
+  #readiness: Readiness | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(settings: KafkaSettings) {
@@ -65,19 +67,21 @@ class KafkaTransport implements Transport {
     this.#refuseWhenClosed();
     if (this.#context !== undefined) return;
     this.#context = context;
-    this.#logger = guardedLogger(context.logger);
-    this.#publisher = new Publisher(this.#settings, this.#logger, (ready, cause) => this.#announce(ready, cause));
+    this.#logger = carefulLogger(context.logger);
+    const readiness = new Readiness(context, this.#logger);
+    this.#readiness = readiness;
+    this.#publisher = new Publisher(this.#settings, this.#logger, (ready, cause) => readiness.tell(ready, cause));
     this.#publishing = new ConnectionSupervisor(this.#settings, this.#publisher, this.#logger);
     this.#publishing.start();
     for (const subscription of this.#subscriptions) subscription.start();
   }
 
   ready(): boolean {
-    return this.#announcedReady && (this.#publisher?.ready ?? false);
+    return (this.#readiness?.told ?? false) && (this.#publisher?.ready ?? false);
   }
 
   async publish(batch: readonly OutgoingMessage[], signal: AbortSignal): Promise<PublishOutcome[]> {
-    return this.#publisher?.publish(batch, signal) ?? batch.map(() => ({ kind: 'notAttempted' }));
+    return this.#publisher?.publish(batch, signal) ?? batch.map(() => notAttempted);
   }
 
   async subscribe(request: SubscriptionRequest, handler: DeliveryHandler): Promise<TransportSubscription> {
@@ -102,18 +106,8 @@ class KafkaTransport implements Transport {
       this.#publisher?.close(finishMs),
       settlesWithin(Promise.all(subscriptions.map((subscription) => subscription.close())), finishMs),
     ]);
-    this.#announce(false);
+    this.#readiness?.tell(false);
     await Promise.all([this.#publishing?.close(), ...subscriptions.map((subscription) => subscription.hangUp())]);
-  }
-
-  #announce(ready: boolean, cause?: Error): void {
-    if (ready === this.#announcedReady) return;
-    this.#announcedReady = ready;
-    try {
-      this.#context?.onReadyChange(ready, cause);
-    } catch (error) {
-      this.#logger.error({ error }, 'onReadyChange threw');
-    }
   }
 
   #refuseWhenClosed(): void {

@@ -1,9 +1,9 @@
-import { type PublishOutcome, Backoff, pause } from '@whizbang/core/transport';
+import { Backoff, type PublishOutcome, confirmed, notAttempted, pause } from '@whizbang/core/transport';
 import type { ConditionId } from './classification.js';
 import { KafkaError, conditionOf } from './errors.js';
 import type { KafkaClient, Leaders } from './kafka-client.js';
 import type { KafkaSettings } from './options.js';
-import { type PendingMessage, confirmed, failed, notAttempted } from './pending-message.js';
+import { type PendingMessage, failed } from './pending-message.js';
 import { batchOverheadBytes } from './record.js';
 
 // For a leader to be there.

@@ -1,11 +1,18 @@
-import { type Logger, type OutgoingMessage, type PublishOutcome, settlesWithin } from '@whizbang/core/transport';
+import {
+  type Logger,
+  type OutgoingMessage,
+  type PublishCall,
+  PublishCalls,
+  type PublishOutcome,
+  notAttempted,
+} from '@whizbang/core/transport';
 import type { ConnectionListener } from './connection.js';
 import { Destination } from './destination.js';
 import { KafkaError } from './errors.js';
 import type { KafkaClient, Leaders } from './kafka-client.js';
 import type { KafkaSettings } from './options.js';
 import type { PublishDesk } from './partition-lane.js';
-import { type PendingMessage, PublishCall, failed, notAttempted } from './pending-message.js';
+import { type PendingMessage, failed } from './pending-message.js';
 import { type SizedRecord, encodeRecord } from './record.js';
 import { StreamOrder } from './stream-order.js';
 import { TopicDirectory } from './topic-directory.js';
@@ -19,8 +26,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
   readonly #topics: TopicDirectory;
   readonly #destinations = new Map<string, Destination>();
   readonly #streams = new StreamOrder();
-  readonly #calls = new Map<PublishCall, Promise<PublishOutcome[]>>();
-  readonly #signals = new Map<AbortSignal, { calls: number; readonly onAbort: () => void }>();
+  readonly #calls = new PublishCalls<PendingMessage>((pending) => this.settle(pending, notAttempted));
   readonly #closing = new AbortController();
   #client: KafkaClient | undefined;
 
@@ -50,7 +56,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
   down(cause: Error): void {
     this.#client = undefined;
     this.#topics.forget();
-    this.#releaseUnsent();
+    this.#calls.releaseUnsent();
     this.#onReadyChange(false, cause);
   }
 
@@ -61,16 +67,9 @@ export class Publisher implements ConnectionListener, PublishDesk {
 
   publish(batch: readonly OutgoingMessage[], signal: AbortSignal): Promise<PublishOutcome[]> {
     if (!this.ready || signal.aborted || batch.length === 0) return Promise.resolve(batch.map(() => notAttempted));
-    const { promise, resolve } = withResolver<PublishOutcome[]>();
-    const call = new PublishCall(batch.length, signal, (outcomes) => {
-      this.#calls.delete(call);
-      this.#forget(signal);
-      resolve(outcomes);
-    });
-    this.#calls.set(call, promise);
-    this.#listen(signal);
+    const { call, outcomes } = this.#calls.begin(batch.length, signal);
     for (const [index, message] of batch.entries()) this.#admit(call, index, message);
-    return promise;
+    return outcomes;
   }
 
   /** Records the outcome of a message, and lets what follows it in its stream go or go back. */
@@ -92,11 +91,11 @@ export class Publisher implements ConnectionListener, PublishDesk {
   /** Sends nothing more, and waits up to `ms` for the answers to what was sent. */
   async close(ms: number): Promise<void> {
     this.#closing.abort();
-    this.#releaseUnsent();
-    await settlesWithin(Promise.all(this.#calls.values()), ms);
+    this.#calls.releaseUnsent();
+    await this.#calls.ended(ms);
   }
 
-  #admit(call: PublishCall, index: number, message: OutgoingMessage): void {
+  #admit(call: PublishCall<PendingMessage>, index: number, message: OutgoingMessage): void {
     const sized = encodeRecord(message, this.#settings);
     const pending: PendingMessage =
       sized instanceof KafkaError
@@ -128,43 +127,4 @@ export class Publisher implements ConnectionListener, PublishDesk {
     }
     return destination;
   }
-
-  /** One listener for all calls with one signal: Node warns of a leak at the eleventh. */
-  #listen(signal: AbortSignal): void {
-    const known = this.#signals.get(signal);
-    if (known !== undefined) {
-      known.calls += 1;
-      return;
-    }
-    const onAbort = (): void => {
-      for (const call of this.#calls.keys()) if (call.signal === signal) this.#release(call);
-    };
-    signal.addEventListener('abort', onAbort);
-    this.#signals.set(signal, { calls: 1, onAbort });
-  }
-
-  #forget(signal: AbortSignal): void {
-    const known = this.#signals.get(signal);
-    if (known === undefined) return;
-    known.calls -= 1;
-    if (known.calls > 0) return;
-    signal.removeEventListener('abort', known.onAbort);
-    this.#signals.delete(signal);
-  }
-
-  #releaseUnsent(): void {
-    for (const call of this.#calls.keys()) this.#release(call);
-  }
-
-  #release(call: PublishCall): void {
-    for (const pending of call.messages) {
-      if (pending.state === 'waiting') this.settle(pending, notAttempted);
-    }
-  }
-}
-
-function withResolver<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
-  let resolve!: (value: T) => void;
-  const promise = new Promise<T>((done) => (resolve = done));
-  return { promise, resolve };
 }

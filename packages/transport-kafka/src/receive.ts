@@ -1,10 +1,10 @@
 import {
+  Backoff,
   type Delivery,
   type DeliveryHandler,
-  type SubscriptionRequest,
-  Backoff,
-  pause,
   type FailureLog,
+  type SubscriptionRequest,
+  pause,
 } from '@whizbang/core/transport';
 import type { Assignment } from './assignment.js';
 import { conditionOf, rootCause } from './errors.js';

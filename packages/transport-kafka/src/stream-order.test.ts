@@ -1,8 +1,9 @@
+import { PublishCall } from '@whizbang/core/transport';
 import { expect, test } from 'vitest';
-import { type PendingMessage, PublishCall } from './pending-message.js';
+import type { PendingMessage } from './pending-message.js';
 import { StreamOrder } from './stream-order.js';
 
-const call = new PublishCall(99, new AbortController().signal, () => undefined);
+const call = new PublishCall<PendingMessage>(99, new AbortController().signal, () => undefined);
 
 function pending(lane: string, streamId: string | null = 'stream'): PendingMessage {
   const message = {

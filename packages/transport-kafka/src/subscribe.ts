@@ -1,12 +1,12 @@
 import {
+  Backoff,
   type DeliveryHandler,
+  FailureLog,
   type Logger,
   type SubscriptionRequest,
   type TransportSubscription,
-  Backoff,
-  settlesWithin,
   pause,
-  FailureLog,
+  settlesWithin,
 } from '@whizbang/core/transport';
 import { conditionOf, messageOf } from './errors.js';
 import { type GroupPlan, GroupMember, type Membership } from './group-member.js';

@@ -1,4 +1,4 @@
-import { type Logger, FailureLog } from '@whizbang/core/transport';
+import { FailureLog, type Logger } from '@whizbang/core/transport';
 import { conditionOf, messageOf } from './errors.js';
 import type { KafkaClient, Leaders } from './kafka-client.js';
 import type { KafkaSettings } from './options.js';

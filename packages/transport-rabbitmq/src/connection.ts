@@ -1,4 +1,4 @@
-import { type Logger, Backoff, settlesWithin, pause, FailureLog } from '@whizbang/core/transport';
+import { Backoff, FailureLog, type Logger, pause, settlesWithin } from '@whizbang/core/transport';
 import { type ChannelModel, type SocketOptions, connect } from 'amqplib';
 import { byName } from './classification.js';
 import { RabbitmqError, explainConnectFailure } from './errors.js';

@@ -1,4 +1,4 @@
-import { type Logger, within, FailureLog } from '@whizbang/core/transport';
+import { FailureLog, type Logger, within } from '@whizbang/core/transport';
 import type { LiveConnection } from './connection.js';
 import { findCulprits } from './culprits.js';
 import { RabbitmqError, classify, replyCode, sizeLimitOf } from './errors.js';

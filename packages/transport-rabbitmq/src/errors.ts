@@ -1,4 +1,4 @@
-import { type ClassifiedCondition, MessageFailureReason } from '@whizbang/core/transport';
+import { type ClassifiedCondition, MessageFailureReason, isTlsErrorCode } from '@whizbang/core/transport';
 import { byName, byReplyCode } from './classification.js';
 
 /** A row of the classification, as far as a message needs it. */
@@ -29,7 +29,6 @@ const byText406: readonly (readonly [RegExp, Classification])[] = [
 /** Node's codes for an unreachable host: nothing was sent, whatever the stage. */
 const unreachable = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT']);
 const connectionLost = new Set(['ECONNRESET', 'EPIPE', 'ABORT_ERR']);
-const tlsCode = /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME_MISMATCH$|EPROTO$)/;
 
 /** amqplib gives these no code: broker refusals during the handshake, and its own states. */
 const byText: readonly (readonly [RegExp, Classification | 'connectionLost'])[] = [
@@ -57,7 +56,7 @@ export function classify(error: unknown, stage: Stage = 'idle'): Classification 
   if (typeof code === 'string') {
     if (unreachable.has(code)) return byName.unreachable;
     if (connectionLost.has(code)) return lost;
-    if (tlsCode.test(code)) return byName.tls;
+    if (isTlsErrorCode(code)) return byName.tls;
   }
   const found = byText.find(([pattern]) => pattern.test(error.message))?.[1];
   if (found !== undefined) return found === 'connectionLost' ? lost : found;

@@ -1,36 +1,9 @@
-import type { OutgoingMessage, PublishOutcome } from '@whizbang/core/transport';
+import type { PendingPublish, PublishOutcome } from '@whizbang/core/transport';
 import type { LiveConnection } from './connection.js';
 import { type Classification, RabbitmqError } from './errors.js';
 
-/** One call of `publish`: collects the outcomes of its messages and ends when it has them all. */
-export class PublishCall {
-  readonly messages: PendingMessage[] = [];
-  readonly signal: AbortSignal;
-  readonly #outcomes: PublishOutcome[] = [];
-  readonly #done: (outcomes: PublishOutcome[]) => void;
-  #open: number;
-
-  constructor(size: number, signal: AbortSignal, done: (outcomes: PublishOutcome[]) => void) {
-    this.#open = size;
-    this.signal = signal;
-    this.#done = done;
-  }
-
-  settled(index: number, outcome: PublishOutcome): void {
-    this.#outcomes[index] = outcome;
-    this.#open -= 1;
-    if (this.#open === 0) this.#done(this.#outcomes);
-  }
-}
-
 /** A message on its way through the publisher. */
-export interface PendingMessage {
-  readonly message: OutgoingMessage;
-  readonly call: PublishCall;
-  /** Its place in the batch. */
-  readonly index: number;
-  /** `waiting` for its turn, `sent` and not confirmed yet, or `settled`: its outcome is known and does not change. */
-  state: 'waiting' | 'sent' | 'settled';
+export interface PendingMessage extends PendingPublish<PendingMessage> {
   /** It was sent on a channel that has ended since, so the broker may have it. */
   maybeStored: boolean;
   /** When it was sent, on the monotonic clock, in ms. */
@@ -49,8 +22,6 @@ export interface PublishDesk {
   release(pending: PendingMessage): void;
   learnMaxMessageBytes(limit: number): void;
 }
-
-export const confirmed: PublishOutcome = { kind: 'confirmed' };
 
 /** @param error What to report: an error as it is, or a sentence, with what caused it. */
 export function failed({ reason, retryable }: Classification, error: unknown, cause?: unknown): PublishOutcome {

@@ -1,9 +1,10 @@
+import { confirmed } from '@whizbang/core/transport';
 import type { ConfirmChannel } from 'amqplib';
 import type { LiveConnection } from './connection.js';
 import { byName, byReplyCode } from './classification.js';
 import { RabbitmqError, classify } from './errors.js';
 import type { RabbitmqSettings } from './options.js';
-import { type PendingMessage, type PublishDesk, confirmed, failed } from './pending-message.js';
+import { type PendingMessage, type PublishDesk, failed } from './pending-message.js';
 import { checkMessage } from './precheck.js';
 import { UnconfirmedMessages } from './unconfirmed-messages.js';
 

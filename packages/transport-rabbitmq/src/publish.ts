@@ -1,14 +1,18 @@
-import { type Logger, type OutgoingMessage, type PublishOutcome, settlesWithin } from '@whizbang/core/transport';
+import {
+  type Logger,
+  type OutgoingMessage,
+  PublishCalls,
+  type PublishOutcome,
+  notAttempted,
+} from '@whizbang/core/transport';
 import type { ConnectionListener, LiveConnection } from './connection.js';
 import { Destination } from './destination.js';
 import { byName } from './classification.js';
 import { RabbitmqError } from './errors.js';
 import type { RabbitmqSettings } from './options.js';
-import { type PendingMessage, PublishCall, type PublishDesk, failed } from './pending-message.js';
+import { type PendingMessage, type PublishDesk, failed } from './pending-message.js';
 import { StreamOrder } from './stream-order.js';
 import { versionAtLeast } from './topology.js';
-
-const notAttempted: PublishOutcome = { kind: 'notAttempted' };
 
 /**
  * Publishes batches over one connection, with a channel for each destination: a refusal closes the channel it concerns,
@@ -20,8 +24,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
   readonly #onReadyChange: (ready: boolean, cause?: Error) => void;
   readonly #destinations = new Map<string, Destination>();
   readonly #streams = new StreamOrder();
-  readonly #calls = new Map<PublishCall, Promise<PublishOutcome[]>>();
-  readonly #signals = new Map<AbortSignal, { calls: number; readonly onAbort: () => void }>();
+  readonly #calls = new PublishCalls<PendingMessage>((pending) => this.release(pending));
   #live: LiveConnection | undefined;
   #blocked = false;
   #closed = false;
@@ -66,7 +69,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
   down(cause: Error): void {
     this.#live = undefined;
     this.#blocked = false;
-    this.#releaseUnsent();
+    this.#calls.releaseUnsent();
     this.#onReadyChange(false, cause);
   }
 
@@ -74,7 +77,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
     this.#blocked = true;
     const sentence = `RabbitMQ takes no messages for now: ${reason} (memory or disk alarm)`;
     this.#logger.warn({ reason }, sentence);
-    this.#releaseUnsent();
+    this.#calls.releaseUnsent();
     this.#onReadyChange(false, new RabbitmqError(sentence, byName.blocked));
   }
 
@@ -86,14 +89,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
 
   publish(batch: readonly OutgoingMessage[], signal: AbortSignal): Promise<PublishOutcome[]> {
     if (!this.ready || signal.aborted || batch.length === 0) return Promise.resolve(batch.map(() => notAttempted));
-    const { promise, resolve } = withResolver<PublishOutcome[]>();
-    const call = new PublishCall(batch.length, signal, (outcomes) => {
-      this.#calls.delete(call);
-      this.#forget(signal);
-      resolve(outcomes);
-    });
-    this.#calls.set(call, promise);
-    this.#listen(signal);
+    const { call, outcomes } = this.#calls.begin(batch.length, signal);
     for (const [index, message] of batch.entries()) {
       const pending: PendingMessage = {
         message,
@@ -107,7 +103,7 @@ export class Publisher implements ConnectionListener, PublishDesk {
       call.messages.push(pending);
       if (this.#streams.enter(pending)) this.#destination(message.destination).enqueue(pending);
     }
-    return promise;
+    return outcomes;
   }
 
   /** Records the outcome of a message, and lets the next of its stream go or go back. */
@@ -139,8 +135,8 @@ export class Publisher implements ConnectionListener, PublishDesk {
   /** Sends nothing more, and waits up to `ms` for the confirms of what was sent. */
   async close(ms: number): Promise<void> {
     this.#closed = true;
-    this.#releaseUnsent();
-    await settlesWithin(Promise.all(this.#calls.values()), ms);
+    this.#calls.releaseUnsent();
+    await this.#calls.ended(ms);
   }
 
   #destination(name: string): Destination {
@@ -151,39 +147,6 @@ export class Publisher implements ConnectionListener, PublishDesk {
     }
     return destination;
   }
-
-  /** One listener for all calls with one signal: Node warns of a leak at the eleventh. */
-  #listen(signal: AbortSignal): void {
-    const known = this.#signals.get(signal);
-    if (known !== undefined) {
-      known.calls += 1;
-      return;
-    }
-    const onAbort = (): void => {
-      for (const call of this.#calls.keys()) if (call.signal === signal) this.#release(call);
-    };
-    signal.addEventListener('abort', onAbort);
-    this.#signals.set(signal, { calls: 1, onAbort });
-  }
-
-  #forget(signal: AbortSignal): void {
-    const known = this.#signals.get(signal);
-    if (known === undefined) return;
-    known.calls -= 1;
-    if (known.calls > 0) return;
-    signal.removeEventListener('abort', known.onAbort);
-    this.#signals.delete(signal);
-  }
-
-  #releaseUnsent(): void {
-    for (const call of this.#calls.keys()) this.#release(call);
-  }
-
-  #release(call: PublishCall): void {
-    for (const pending of call.messages) {
-      if (pending.state === 'waiting') this.release(pending);
-    }
-  }
 }
 
 function unknownOutcome(): PublishOutcome {
@@ -191,10 +154,4 @@ function unknownOutcome(): PublishOutcome {
     byName.lostInFlight,
     'the channel ended before the broker confirmed the message; the outcome is unknown',
   );
-}
-
-function withResolver<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
-  let resolve!: (value: T) => void;
-  const promise = new Promise<T>((done) => (resolve = done));
-  return { promise, resolve };
 }

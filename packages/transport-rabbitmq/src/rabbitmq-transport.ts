@@ -4,6 +4,7 @@ import {
   type Logger,
   type OutgoingMessage,
   type PublishOutcome,
+  Readiness,
   type SubscriptionRequest,
   type Transport,
   type TransportCapabilities,
@@ -11,10 +12,11 @@ import {
   type TransportFactory,
   type TransportSubscription,
   WhizbangError,
+  carefulLogger,
+  notAttempted,
+  settlesWithin,
   silentLogger,
   transportContractVersion,
-  settlesWithin,
-  guardedLogger,
 } from '@whizbang/core/transport';
 import { ConnectionSupervisor, type LiveConnection } from './connection.js';
 import { type RabbitmqSettings, resolveSettings } from './options.js';
@@ -45,7 +47,7 @@ class RabbitmqTransport implements Transport {
   #receivingOn: LiveConnection | undefined;
   #context: TransportContext | undefined;
   #logger: Logger = silentLogger;
-  #announcedReady = false;
+  #readiness: Readiness | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(settings: RabbitmqSettings) {
@@ -69,8 +71,10 @@ class RabbitmqTransport implements Transport {
     this.#refuseWhenClosed();
     if (this.#context !== undefined) return;
     this.#context = context;
-    this.#logger = guardedLogger(context.logger);
-    this.#publisher = new Publisher(this.#settings, this.#logger, (ready, cause) => this.#announce(ready, cause));
+    this.#logger = carefulLogger(context.logger);
+    const readiness = new Readiness(context, this.#logger);
+    this.#readiness = readiness;
+    this.#publisher = new Publisher(this.#settings, this.#logger, (ready, cause) => readiness.tell(ready, cause));
     this.#publishing = new ConnectionSupervisor(this.#settings, 'publishing', this.#publisher, this.#logger);
     this.#publishing.start();
     if (this.#subscriptions.size > 0) this.#startReceiving();
@@ -81,7 +85,7 @@ class RabbitmqTransport implements Transport {
   }
 
   async publish(batch: readonly OutgoingMessage[], signal: AbortSignal): Promise<PublishOutcome[]> {
-    return this.#publisher?.publish(batch, signal) ?? batch.map(() => ({ kind: 'notAttempted' }));
+    return this.#publisher?.publish(batch, signal) ?? batch.map(() => notAttempted);
   }
 
   async subscribe(request: SubscriptionRequest, handler: DeliveryHandler): Promise<TransportSubscription> {
@@ -107,7 +111,7 @@ class RabbitmqTransport implements Transport {
       this.#publisher?.close(finishMs),
       settlesWithin(Promise.all(subscriptions.map((subscription) => subscription.close())), finishMs),
     ]);
-    this.#announce(false);
+    this.#readiness?.tell(false);
     await Promise.all([this.#publishing?.close(closeConnectionMs), this.#receiving?.close(closeConnectionMs)]);
   }
 
@@ -127,17 +131,6 @@ class RabbitmqTransport implements Transport {
       this.#logger,
     );
     this.#receiving.start();
-  }
-
-  #announce(ready: boolean, cause?: Error): void {
-    if (ready === this.#announcedReady) return;
-    this.#announcedReady = ready;
-    try {
-      this.#context?.onReadyChange(ready, cause);
-    } catch (error) {
-      // It is called from amqplib's event handlers, and a throw there closes the connection.
-      this.#logger.error({ error }, 'onReadyChange threw');
-    }
   }
 
   #refuseWhenClosed(): void {

@@ -1,8 +1,9 @@
+import { PublishCall } from '@whizbang/core/transport';
 import { expect, test } from 'vitest';
-import { type PendingMessage, PublishCall } from './pending-message.js';
+import type { PendingMessage } from './pending-message.js';
 import { StreamOrder } from './stream-order.js';
 
-const call = new PublishCall(0, new AbortController().signal, () => undefined);
+const call = new PublishCall<PendingMessage>(0, new AbortController().signal, () => undefined);
 
 function pending(streamId: string | null): PendingMessage {
   const message = {

@@ -1,13 +1,13 @@
 import {
+  Backoff,
   type DeliveryHandler,
+  FailureLog,
   type Logger,
   MessageFailureReason,
   type SubscriptionRequest,
   type TransportSubscription,
-  Backoff,
-  settlesWithin,
   pause,
-  FailureLog,
+  settlesWithin,
 } from '@whizbang/core/transport';
 import type { LiveConnection } from './connection.js';
 import { type ConsumerChannel, openConsumer } from './consumer-channel.js';

@@ -1,11 +1,11 @@
 import {
+  Backoff,
+  FailureLog,
   type Logger,
   MessageFailureReason,
   type SubscriptionRequest,
-  Backoff,
-  settlesWithin,
   pause,
-  FailureLog,
+  settlesWithin,
 } from '@whizbang/core/transport';
 import { classification } from './classification.js';
 import type { LiveConnection } from './live-connection.js';

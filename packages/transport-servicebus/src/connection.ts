@@ -1,4 +1,4 @@
-import { type Logger, MessageFailureReason, Backoff, settlesWithin, pause, FailureLog } from '@whizbang/core/transport';
+import { Backoff, FailureLog, type Logger, MessageFailureReason, pause, settlesWithin } from '@whizbang/core/transport';
 import { ServicebusError, classify, textOf } from './errors.js';
 import { type LiveConnection, acceptTimeoutMs, openConnection } from './live-connection.js';
 import type { ServicebusSettings } from './options.js';

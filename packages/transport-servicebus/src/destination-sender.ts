@@ -1,5 +1,5 @@
 import type { ServiceBusSender } from '@azure/service-bus';
-import { type Logger, within, FailureLog } from '@whizbang/core/transport';
+import { FailureLog, type Logger, within } from '@whizbang/core/transport';
 import { setMaxListeners } from 'node:events';
 import { classification } from './classification.js';
 import type { LiveConnection } from './live-connection.js';

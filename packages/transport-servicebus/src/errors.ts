@@ -1,4 +1,4 @@
-import type { MessageFailureReason } from '@whizbang/core/transport';
+import { type MessageFailureReason, isTlsErrorCode } from '@whizbang/core/transport';
 import { classification } from './classification.js';
 
 export interface Classification {
@@ -78,7 +78,6 @@ const credentialErrors = new Set([
   'AuthenticationRequiredError',
   'AggregateAuthenticationError',
 ]);
-const tlsCode = /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|HOSTNAME_MISMATCH$|EPROTO$)/;
 const systemCode = /^E[A-Z]{2,}(_[A-Z]+)*$/;
 
 /** The SDK gives these no code. */
@@ -105,7 +104,7 @@ export function classify(thrown: unknown): Classification {
   const { code } = error as { code?: unknown };
   if (typeof code === 'string') {
     if (Object.hasOwn(byCode, code)) return byCode[code] as Classification;
-    if (tlsCode.test(code)) return classification.tls;
+    if (isTlsErrorCode(code)) return classification.tls;
     if (systemCode.test(code)) return classification.unreachable;
   }
   const found = byText.find(([pattern]) => pattern.test(error.message))?.[1] ?? byFirstWordOf(error);
@@ -129,7 +128,7 @@ function byFirstWordOf(error: Error): Classification | undefined {
   // System errors go through two translations, keep their fields and lose their code.
   const { syscall, errno } = error as { syscall?: unknown; errno?: unknown };
   const word = /^(\w+)(?=:)/.exec(error.message)?.[1] ?? '';
-  if (tlsCode.test(word)) return classification.tls;
+  if (isTlsErrorCode(word)) return classification.tls;
   if (syscall !== undefined || errno !== undefined || systemCode.test(word)) return classification.unreachable;
   if (Object.hasOwn(byFirstWord, word)) return byFirstWord[word];
   return Object.hasOwn(byFirstWord, error.name) ? byFirstWord[error.name] : undefined;

@@ -1,12 +1,12 @@
 import type { ServiceBusMessage, ServiceBusMessageBatch } from '@azure/service-bus';
-import type { PublishOutcome } from '@whizbang/core/transport';
+import { type PublishOutcome, confirmed, notAttempted } from '@whizbang/core/transport';
 import { classification } from './classification.js';
 import type { LiveConnection } from './live-connection.js';
 import type { DestinationSender, OpenSender } from './destination-sender.js';
 import { ServicebusError, askedToWaitMs, classify, textOf } from './errors.js';
 import type { Lane } from './lane.js';
 import type { ServicebusSettings } from './options.js';
-import { type PendingMessage, confirmed, failed, notAttempted } from './pending-message.js';
+import { type PendingMessage, failed } from './pending-message.js';
 
 // The broker takes several messages at a time only up to here, also where it takes single ones of 100 MB.
 const maxBatchBytes = 1_048_576;

@@ -1,4 +1,4 @@
-import { type Delivery, type DeliveryHandler, Backoff, pause, type FailureLog } from '@whizbang/core/transport';
+import { Backoff, type Delivery, type DeliveryHandler, type FailureLog, pause } from '@whizbang/core/transport';
 import { textOf } from './errors.js';
 import type { HeldDelivery } from './held-delivery.js';
 

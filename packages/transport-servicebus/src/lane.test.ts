@@ -1,9 +1,9 @@
-import type { OutgoingMessage } from '@whizbang/core/transport';
+import { type OutgoingMessage, PublishCall } from '@whizbang/core/transport';
 import { expect, test } from 'vitest';
 import { Lane } from './lane.js';
-import { type PendingMessage, PublishCall } from './pending-message.js';
+import type { PendingMessage } from './pending-message.js';
 
-const call = new PublishCall(0, new AbortController().signal, () => undefined);
+const call = new PublishCall<PendingMessage>(0, new AbortController().signal, () => undefined);
 
 function pendingIn(lane: Lane, streamId: string | null = null, destination = 'orders'): PendingMessage {
   const message: OutgoingMessage = {

@@ -1,4 +1,11 @@
-import { type Logger, type OutgoingMessage, type PublishOutcome, settlesWithin } from '@whizbang/core/transport';
+import {
+  type Logger,
+  type OutgoingMessage,
+  type PublishCall,
+  PublishCalls,
+  type PublishOutcome,
+  notAttempted,
+} from '@whizbang/core/transport';
 import type { ConnectionListener } from './connection.js';
 import type { LiveConnection } from './live-connection.js';
 import { DestinationSender } from './destination-sender.js';
@@ -6,9 +13,8 @@ import { GroupSend, type SendDesk } from './group-send.js';
 import { encodeMessage } from './outgoing.js';
 import { Lane } from './lane.js';
 import type { ServicebusSettings } from './options.js';
-import { type PendingMessage, PublishCall, notAttempted } from './pending-message.js';
+import type { PendingMessage } from './pending-message.js';
 import { SendSlots } from './send-slots.js';
-
 import { SessionIds } from './session-ids.js';
 import type { Topology } from './topology.js';
 
@@ -25,8 +31,10 @@ export class Publisher implements ConnectionListener, SendDesk {
   readonly #slots: SendSlots;
   readonly #lanes = new Map<string, Lane>();
   readonly #destinations = new Map<string, DestinationSender>();
-  readonly #calls = new Map<PublishCall, Promise<PublishOutcome[]>>();
-  readonly #signals = new Map<AbortSignal, { calls: number; readonly onAbort: () => void }>();
+  readonly #calls = new PublishCalls<PendingMessage>(
+    (pending) => this.settle(pending, notAttempted),
+    () => this.#announcePause(),
+  );
   #live: LiveConnection | undefined;
   #closed = false;
   #announcedLimit: number | undefined;
@@ -70,7 +78,7 @@ export class Publisher implements ConnectionListener, SendDesk {
 
   down(cause: Error): void {
     this.#live = undefined;
-    this.#releaseUnsent();
+    this.#calls.releaseUnsent();
     this.#onReadyChange(false, cause);
   }
 
@@ -78,17 +86,9 @@ export class Publisher implements ConnectionListener, SendDesk {
     if (!this.ready || this.paused || signal.aborted || batch.length === 0) {
       return Promise.resolve(batch.map(() => notAttempted));
     }
-    const { promise, resolve } = withResolver<PublishOutcome[]>();
-    const call = new PublishCall(batch.length, signal, (outcomes) => {
-      this.#calls.delete(call);
-      this.#forget(signal);
-      resolve(outcomes);
-      this.#announcePause();
-    });
-    this.#calls.set(call, promise);
-    this.#listen(signal);
+    const { call, outcomes } = this.#calls.begin(batch.length, signal);
     for (const [index, message] of batch.entries()) this.#enter(call, index, message);
-    return promise;
+    return outcomes;
   }
 
   /** Records the outcome of a message; when it is not confirmed, what waits of its stream goes back. */
@@ -128,7 +128,7 @@ export class Publisher implements ConnectionListener, SendDesk {
     const timer = setTimeout(() => this.#endPause(), ms);
     this.#pause = { cause, timer, announced: false };
     this.#logger.warn({ pauseMs: ms }, `Service Bus throttles the namespace; nothing is sent for ${ms} ms`);
-    this.#releaseUnsent();
+    this.#calls.releaseUnsent();
     this.#announcePause();
   }
 
@@ -140,8 +140,8 @@ export class Publisher implements ConnectionListener, SendDesk {
   async close(ms: number): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#pause?.timer);
-    this.#releaseUnsent();
-    await settlesWithin(Promise.all(this.#calls.values()), ms);
+    this.#calls.releaseUnsent();
+    await this.#calls.ended(ms);
   }
 
   #announcePause(): void {
@@ -160,7 +160,7 @@ export class Publisher implements ConnectionListener, SendDesk {
     if (this.ready) this.#onReadyChange(true);
   }
 
-  #enter(call: PublishCall, index: number, message: OutgoingMessage): void {
+  #enter(call: PublishCall<PendingMessage>, index: number, message: OutgoingMessage): void {
     const sessionId = this.#sessionIds.sessionOf(message);
     const encoded = encodeMessage(message, sessionId, this.#settings.maxMessageBytes);
     const key = sessionId === undefined ? `to ${message.destination}` : `in ${sessionId}`;
@@ -189,43 +189,4 @@ export class Publisher implements ConnectionListener, SendDesk {
     }
     this.#lanes.delete(key);
   }
-
-  /** One listener for all calls with one signal: Node warns of a leak at the eleventh. */
-  #listen(signal: AbortSignal): void {
-    const known = this.#signals.get(signal);
-    if (known !== undefined) {
-      known.calls += 1;
-      return;
-    }
-    const onAbort = (): void => {
-      for (const call of this.#calls.keys()) if (call.signal === signal) this.#release(call);
-    };
-    signal.addEventListener('abort', onAbort);
-    this.#signals.set(signal, { calls: 1, onAbort });
-  }
-
-  #forget(signal: AbortSignal): void {
-    const known = this.#signals.get(signal);
-    if (known === undefined) return;
-    known.calls -= 1;
-    if (known.calls > 0) return;
-    signal.removeEventListener('abort', known.onAbort);
-    this.#signals.delete(signal);
-  }
-
-  #releaseUnsent(): void {
-    for (const call of this.#calls.keys()) this.#release(call);
-  }
-
-  #release(call: PublishCall): void {
-    for (const pending of call.messages) {
-      if (pending.state === 'waiting') this.settle(pending, notAttempted);
-    }
-  }
-}
-
-function withResolver<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
-  let resolve!: (value: T) => void;
-  const promise = new Promise<T>((done) => (resolve = done));
-  return { promise, resolve };
 }

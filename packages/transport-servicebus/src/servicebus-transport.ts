@@ -3,6 +3,7 @@ import {
   type Logger,
   type OutgoingMessage,
   type PublishOutcome,
+  Readiness,
   type SubscriptionRequest,
   type Transport,
   type TransportCapabilities,
@@ -10,10 +11,11 @@ import {
   type TransportFactory,
   type TransportSubscription,
   WhizbangError,
+  carefulLogger,
+  notAttempted,
+  settlesWithin,
   silentLogger,
   transportContractVersion,
-  settlesWithin,
-  guardedLogger,
 } from '@whizbang/core/transport';
 import { ConnectionSupervisor } from './connection.js';
 import type { LiveConnection } from './live-connection.js';
@@ -48,7 +50,7 @@ class ServicebusTransport implements Transport {
   #receivingOn: LiveConnection | undefined;
   #context: TransportContext | undefined;
   #logger: Logger = silentLogger;
-  #announcedReady = false;
+  #readiness: Readiness | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(settings: ServicebusSettings) {
@@ -74,10 +76,12 @@ class ServicebusTransport implements Transport {
     this.#refuseWhenClosed();
     if (this.#context !== undefined) return;
     this.#context = context;
-    this.#logger = guardedLogger(context.logger);
+    this.#logger = carefulLogger(context.logger);
+    const readiness = new Readiness(context, this.#logger);
+    this.#readiness = readiness;
     this.#topology.logger = this.#logger;
     this.#publisher = new Publisher(this.#settings, this.#topology, this.#logger, (ready, cause) =>
-      this.#announce(ready, cause),
+      readiness.tell(ready, cause),
     );
     this.#publishing = new ConnectionSupervisor(this.#settings, 'publishing', this.#publisher, this.#logger);
     this.#publishing.start();
@@ -89,7 +93,7 @@ class ServicebusTransport implements Transport {
   }
 
   async publish(batch: readonly OutgoingMessage[], signal: AbortSignal): Promise<PublishOutcome[]> {
-    return this.#publisher?.publish(batch, signal) ?? batch.map(() => ({ kind: 'notAttempted' }));
+    return this.#publisher?.publish(batch, signal) ?? batch.map(() => notAttempted);
   }
 
   async subscribe(request: SubscriptionRequest, handler: DeliveryHandler): Promise<TransportSubscription> {
@@ -115,7 +119,7 @@ class ServicebusTransport implements Transport {
       this.#publisher?.close(finishMs),
       settlesWithin(Promise.all(subscriptions.map((subscription) => subscription.close())), finishMs),
     ]);
-    this.#announce(false);
+    this.#readiness?.tell(false);
     this.#topology.close();
     await Promise.all([this.#publishing?.close(closeConnectionMs), this.#receiving?.close(closeConnectionMs)]);
   }
@@ -136,17 +140,6 @@ class ServicebusTransport implements Transport {
       this.#logger,
     );
     this.#receiving.start();
-  }
-
-  #announce(ready: boolean, cause?: Error): void {
-    if (ready === this.#announcedReady) return;
-    this.#announcedReady = ready;
-    try {
-      this.#context?.onReadyChange(ready, cause);
-    } catch (error) {
-      // It is called from the SDK's event handlers, which are no place to throw.
-      this.#logger.error({ error }, 'onReadyChange threw');
-    }
   }
 
   #refuseWhenClosed(): void {

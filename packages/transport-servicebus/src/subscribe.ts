@@ -1,9 +1,9 @@
 import {
   type DeliveryHandler,
+  FailureLog,
   type Logger,
   type SubscriptionRequest,
   type TransportSubscription,
-  FailureLog,
 } from '@whizbang/core/transport';
 import { BindingReceiver } from './binding-receiver.js';
 import type { LiveConnection } from './live-connection.js';
