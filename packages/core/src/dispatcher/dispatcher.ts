@@ -2,7 +2,6 @@ import type pg from 'pg';
 import type { Logger } from '../contract/logger.js';
 import { MessageFailureReason, failureReasonName } from '../contract/message-failure-reason.js';
 import type { ClaimResult, Settlements } from '../contract/work.js';
-import { explainDatabaseError } from '../database/database-error.js';
 import type { Breakers } from '../failure/breakers.js';
 import { type FailureJudge, concernsOthers } from '../failure/failure-judge.js';
 import { PermanentError, RetryLater } from '../failure/handler-errors.js';
@@ -91,6 +90,7 @@ export class Dispatcher {
       maxBytes: settings.batchBytes,
       leaseSeconds: settings.leaseSeconds,
       outage: this.#databaseOutage,
+      sleep: (dueMs) => settings.sleeper.sleep(dueMs),
       signal: this.#intake.signal,
       onSettled: (settlements, result) => this.#settled(settlements, result),
     });
@@ -147,10 +147,8 @@ export class Dispatcher {
       this.#start();
       if (look.rows.length > 0) {
         sleeper.foundWork();
-      } else if (look.full) {
-        await pause(5, this.#intake.signal);
       } else {
-        await this.#rest(look.dueMs);
+        await this.#work.rest(look);
       }
     }
     await this.#finish();
@@ -189,15 +187,6 @@ export class Dispatcher {
   // Well below a lease: when that of a hanging suspect runs out, others must have had their turn before it is claimed again.
   #patience(): number {
     return monotonicMs() + Math.min(trialPatienceMs, this.#settings.leaseSeconds * 250);
-  }
-
-  async #rest(dueMs: number | null): Promise<void> {
-    try {
-      await this.#settings.sleeper.sleep(dueMs);
-    } catch (error) {
-      this.#databaseOutage.noticed(explainDatabaseError(error, '')?.message ?? String(error));
-      await pause(500, this.#intake.signal);
-    }
   }
 
   /** Settles what is owed and claims up to `limit` rows into the lanes. */
@@ -309,7 +298,7 @@ export class Dispatcher {
         );
         return;
       case 'outage':
-        this.#databaseOutage.noticed(explainDatabaseError(outcome.error, '')?.message ?? String(outcome.error));
+        this.#databaseOutage.noticed(outcome.error);
         // Every handler would meet the same; the claims in between find out when it is over.
         this.#pausedUntil = monotonicMs() + outagePauseMs;
         after(outagePauseMs, () => this.#settings.sleeper.ring());

@@ -2,7 +2,6 @@ import type { Logger } from '../contract/logger.js';
 import { MessageFailureReason, failureReasonName } from '../contract/message-failure-reason.js';
 import type { PublishOutcome, Transport } from '../contract/transport.js';
 import type { ClaimResult, ClaimedMessage, FailedTry, Settlements } from '../contract/work.js';
-import { explainDatabaseError } from '../database/database-error.js';
 import type { Breakers } from '../failure/breakers.js';
 import { type FailureJudge, concernsOthers } from '../failure/failure-judge.js';
 import type { OutboxStore } from '../outbox/outbox-store.js';
@@ -45,7 +44,6 @@ export class Publisher {
   readonly #intake = new AbortController();
   readonly #sending = new AbortController();
   readonly #leases: LeaseKeeper;
-  readonly #databaseOutage: OutageLog;
   readonly #work: WorkExchange;
   #running: Promise<void> | undefined;
 
@@ -54,7 +52,6 @@ export class Publisher {
     this.#leases = new LeaseKeeper(settings.leaseSeconds, settings.logger, (holder, tries) =>
       settings.store.renew(holder, tries, settings.leaseSeconds),
     );
-    this.#databaseOutage = new OutageLog(settings.logger, 'The publisher cannot use the database');
     this.#work = new WorkExchange({
       exchange: (holder, settlements, claim) =>
         settings.store.exchange(holder, settlements, settings.judge.settings, settings.retainCompleted, claim),
@@ -63,7 +60,8 @@ export class Publisher {
       breakerKey: ({ destination }) => destination,
       maxBytes: settings.batchBytes,
       leaseSeconds: settings.leaseSeconds,
-      outage: this.#databaseOutage,
+      outage: new OutageLog(settings.logger, 'The publisher cannot use the database'),
+      sleep: (dueMs) => settings.sleeper.sleep(dueMs),
       signal: this.#intake.signal,
       onSettled: (settlements, result) => this.#settled(settlements, result),
     });
@@ -113,7 +111,7 @@ export class Publisher {
         more = next.more;
         if (next.rows.length === 0) {
           if (this.#work.owed.size === 0) {
-            await this.#rest(next);
+            await this.#work.rest(next);
           }
           continue;
         }
@@ -249,20 +247,6 @@ export class Publisher {
     await this.#settle();
     // Nothing is claimed meanwhile. onReadyChange ends the wait; the bound covers a transport that forgets to tell.
     await this.#settings.sleeper.waitForRing(1_000);
-  }
-
-  async #rest(look: { full: boolean; dueMs: number | null }): Promise<void> {
-    if (look.full) {
-      // Full of rows that wait behind others' leases: not idle, and soon asked for with blockLeased.
-      await pause(5, this.#intake.signal);
-      return;
-    }
-    try {
-      await this.#settings.sleeper.sleep(look.dueMs);
-    } catch (error) {
-      this.#databaseOutage.noticed(explainDatabaseError(error, '')?.message ?? String(error));
-      await pause(500, this.#intake.signal);
-    }
   }
 
   async #finish(hand: Hand): Promise<void> {

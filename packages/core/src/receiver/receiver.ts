@@ -4,7 +4,6 @@ import type { Logger } from '../contract/logger.js';
 import { MessageFailureReason } from '../contract/message-failure-reason.js';
 import { messageIdOf } from '../contract/stream-id.js';
 import type { Delivery, Transport, TransportSubscription } from '../contract/transport.js';
-import { explainDatabaseError } from '../database/database-error.js';
 import { failureText } from '../failure/failure-text.js';
 import type { InboxStore, UndecodableDelivery } from '../inbox/inbox-store.js';
 import { settlesWithin } from '../runtime/clock.js';
@@ -73,7 +72,7 @@ export class Receiver {
       await this.#store(deliveries);
       this.#databaseOutage.over();
     } catch (error) {
-      this.#databaseOutage.noticed(explainDatabaseError(error, '')?.message ?? String(error));
+      this.#databaseOutage.noticed(error);
       throw error;
     }
   }

@@ -1,6 +1,7 @@
 import type { Logger } from '../contract/logger.js';
+import { explainDatabaseError } from '../database/database-error.js';
 
-/** Says once that something is away, again when the cause changes, and once that it is back. */
+/** Says once that the database cannot be used, again when the cause changes, and once that it can. */
 export class OutageLog {
   readonly #logger: Logger;
   readonly #sentence: string;
@@ -11,7 +12,8 @@ export class OutageLog {
     this.#sentence = sentence;
   }
 
-  noticed(cause: string): void {
+  noticed(error: unknown): void {
+    const cause = explainDatabaseError(error, '')?.message ?? String(error);
     if (cause !== this.#cause) {
       this.#cause = cause;
       this.#logger.warn({ error: cause }, `${this.#sentence}; it keeps trying`);

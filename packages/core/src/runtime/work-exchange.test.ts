@@ -40,6 +40,7 @@ function exchangeWith(answers: (ClaimResult | Error)[]) {
     maxBytes: 1000,
     leaseSeconds: 60,
     outage: new OutageLog(silentLogger, 'The test cannot use the database'),
+    sleep: async () => undefined,
     signal: intake.signal,
     onSettled: () => undefined,
   });

@@ -5,7 +5,6 @@ import {
   type Settlements,
   nothingToSettle,
 } from '../contract/work.js';
-import { explainDatabaseError } from '../database/database-error.js';
 import type { Breakers } from '../failure/breakers.js';
 import { pause } from './clock.js';
 import type { InstanceIdentity } from './instance-identity.js';
@@ -22,6 +21,8 @@ export interface WorkExchangeSettings {
   readonly maxBytes: number;
   readonly leaseSeconds: number;
   readonly outage: OutageLog;
+  /** Until something is due, `null` when nothing is known to be, or until somebody rings. */
+  readonly sleep: (dueMs: number | null) => Promise<void>;
   /** Once it is aborted, nothing is claimed any more, and settling is not tried for ever. */
   readonly signal: AbortSignal;
   readonly onSettled: (settlements: Settlements, result: ClaimResult) => void;
@@ -80,7 +81,7 @@ export class WorkExchange {
         }
       } catch (error) {
         this.owed.putBack(owed);
-        outage.noticed(explainDatabaseError(error, '')?.message ?? String(error));
+        outage.noticed(error);
         if (claims) {
           identity.renew();
         }
@@ -90,6 +91,22 @@ export class WorkExchange {
         }
         await pause(databaseRetryMs[Math.min(failures, databaseRetryMs.length) - 1] ?? 0, signal);
       }
+    }
+  }
+
+  /** To be called when nothing was found to do. */
+  async rest({ full, dueMs }: Pick<Claim, 'full' | 'dueMs'>): Promise<void> {
+    const { sleep, outage, signal } = this.#settings;
+    if (full) {
+      // Full of rows that wait behind others' leases: not idle, and soon asked for with blockLeased.
+      await pause(5, signal);
+      return;
+    }
+    try {
+      await sleep(dueMs);
+    } catch (error) {
+      outage.noticed(error);
+      await pause(500, signal);
     }
   }
 
