@@ -8,6 +8,7 @@ import {
   startPostgres,
   startRabbitmq,
   startServicebus,
+  withAdministration,
 } from '@whizbang/test/fixtures';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
@@ -45,12 +46,7 @@ async function inVirtualHost(): Promise<Broker> {
 
 async function startServicebusWithAdministration(): Promise<Broker> {
   const server = await startServicebus();
-  const { connectionString, managementEndpoint } = server;
-  const url =
-    managementEndpoint === undefined
-      ? connectionString
-      : `${connectionString};AdministrationEndpoint=${managementEndpoint}`;
-  return { url, [Symbol.asyncDispose]: () => server.stop() };
+  return { url: withAdministration(server), [Symbol.asyncDispose]: () => server.stop() };
 }
 
 describe.each(brokers)('with the broker: $broker', ({ start }) => {

@@ -56,22 +56,8 @@ export function kafkaFixture(mode: string, { partitions, declare = true }: Kafka
         reconnectDelayMs: 50,
         reconnectMaxDelayMs: 500,
       }),
-    outage: async (during) => {
-      await gate?.close();
-      try {
-        await during();
-      } finally {
-        await gate?.open();
-      }
-    },
-    stall: async (during) => {
-      gate?.stall();
-      try {
-        await during();
-      } finally {
-        gate?.resume();
-      }
-    },
+    outage: async (during) => gate?.outage(during),
+    stall: async (during) => gate?.stalled(during),
     takeBack: async () => gate?.cut(),
     createRefused: async () => {
       if (saslUrl === undefined) throw new Error('the broker of KAFKA_URL has no listener that wants a login');

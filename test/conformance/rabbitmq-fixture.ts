@@ -66,22 +66,8 @@ export function rabbitmqFixture(
         reconnectDelayMs: 50,
         reconnectMaxDelayMs: 500,
       }),
-    outage: async (during) => {
-      await gate?.close();
-      try {
-        await during();
-      } finally {
-        await gate?.open();
-      }
-    },
-    stall: async (during) => {
-      gate?.stall();
-      try {
-        await during();
-      } finally {
-        gate?.resume();
-      }
-    },
+    outage: async (during) => gate?.outage(during),
+    stall: async (during) => gate?.stalled(during),
     takeBack: async () => gate?.cut(),
     createRefused: async () => {
       const refused = new URL(gatedUrl);

@@ -56,6 +56,26 @@ export class TcpGate {
     if (which === 'all') for (const passOn of this.#connections) passOn();
   }
 
+  /** Closed while `during` runs. */
+  async outage(during: () => Promise<void>): Promise<void> {
+    await this.close();
+    try {
+      await during();
+    } finally {
+      await this.open();
+    }
+  }
+
+  /** Stalled while `during` runs; then everything passes that was held back. */
+  async stalled(during: () => Promise<void>): Promise<void> {
+    this.stall();
+    try {
+      await during();
+    } finally {
+      this.resume();
+    }
+  }
+
   #passThrough(near: Socket): void {
     const far = connect(this.#target);
     const passOn = (): void => {

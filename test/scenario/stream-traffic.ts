@@ -139,10 +139,9 @@ export class StreamTraffic {
 
   /** To be asked when everything is settled: then the witness has nothing to wait for but its own socket. */
   async brokerReport(): Promise<BrokerReport> {
+    const known = () => new Set(this.#witness.seen.map(({ messageId }) => messageId)).size;
+    await waitFor(() => known() >= this.#messages, { message: 'the witness at the broker to see everything' });
     const { seen } = this.#witness;
-    await waitFor(() => new Set(seen.map(({ messageId }) => messageId)).size >= this.#messages, {
-      message: 'the witness at the broker to see everything',
-    });
     const lastNumbers = new Map<string, number>();
     const ids = new Set<string>();
     let [outOfOrder, rolledBackSeen] = [0, 0];

@@ -3,7 +3,8 @@ import type { OutgoingMessage } from '@whizbang/core/transport';
 import { expect, onTestFinished, test } from 'vitest';
 import { messagesTo } from '../conformance/messages.js';
 import { type KafkaServer, createTopics, startKafka, waitFor } from '../fixtures/index.js';
-import { type Watched, connected, idOf, never, request } from './connected.js';
+import { type Watched, idOf, never } from '../fixtures/watched-transport.js';
+import { connected, request } from './connected.js';
 
 // Three brokers are up after about twenty seconds on an idle machine of two cores.
 test(

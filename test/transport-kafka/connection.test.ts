@@ -5,7 +5,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import { messageTo } from '../conformance/messages.js';
 import { KAFKA_ACCOUNT, waitFor } from '../fixtures/index.js';
 import { testKafka, testProgram } from '../fixtures/test-services.js';
-import { connected, connecting, never, outcomeText } from './connected.js';
+import { never, outcomeText } from '../fixtures/watched-transport.js';
+import { connected, connecting } from './connected.js';
 
 const idle = fileURLToPath(new URL('../dist/transport-kafka/idle.process.js', import.meta.url));
 

@@ -4,7 +4,8 @@ import { expect, test } from 'vitest';
 import { messageTo } from '../conformance/messages.js';
 import { plainKafka } from '../fixtures/index.js';
 import { testKafka } from '../fixtures/test-services.js';
-import { arrived, connected, idOf, never, request } from './connected.js';
+import { arrived, idOf, never } from '../fixtures/watched-transport.js';
+import { connected, request } from './connected.js';
 
 test('records that nobody can read are handed over, and stop nothing', async () => {
   const { url, prefix: topic } = await testKafka();

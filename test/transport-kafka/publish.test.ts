@@ -4,7 +4,8 @@ import { expect, test } from 'vitest';
 import { messageTo, messagesTo } from '../conformance/messages.js';
 import { KafkaWitness, createTopics, waitFor, withKafkaAdmin } from '../fixtures/index.js';
 import { testKafka } from '../fixtures/test-services.js';
-import { arrived, connected, never, outcomeText } from './connected.js';
+import { arrived, never, outcomeText } from '../fixtures/watched-transport.js';
+import { connected } from './connected.js';
 
 test('keys are in the partitions where the default partitioner of Java and kafkajs puts them', async () => {
   const { url, prefix: topic } = await testKafka();

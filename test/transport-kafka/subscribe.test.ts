@@ -5,7 +5,8 @@ import { Hold } from '../conformance/deadline.js';
 import { messageTo, messagesTo } from '../conformance/messages.js';
 import { createTopics, plainKafka, waitFor, withKafkaAdmin } from '../fixtures/index.js';
 import { testKafka } from '../fixtures/test-services.js';
-import { arrived, connected, idOf, never, request } from './connected.js';
+import { arrived, idOf, never } from '../fixtures/watched-transport.js';
+import { connected, request } from './connected.js';
 
 test('a service that closes before it has received anything has its place all the same', async () => {
   const { url, prefix: topic } = await testKafka();

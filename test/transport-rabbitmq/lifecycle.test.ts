@@ -4,7 +4,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import { defaultType, messageTo } from '../conformance/messages.js';
 import { waitFor } from '../fixtures/index.js';
 import { testBroker } from '../fixtures/test-services.js';
-import { connected, connecting, never, outcomeText } from './connected.js';
+import { never, outcomeText } from '../fixtures/watched-transport.js';
+import { connected, connecting } from './connected.js';
 import { TcpGate } from '../conformance/tcp-gate.js';
 
 /** Sockets and timers of this process; a closed transport must leave what was there before. */

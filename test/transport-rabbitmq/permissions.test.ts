@@ -2,7 +2,8 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { messageTo, messagesTo } from '../conformance/messages.js';
 import { type RabbitmqServer, startRabbitmq, waitFor } from '../fixtures/index.js';
-import { connected, connecting, never, outcomeText, rawChannel } from './connected.js';
+import { never, outcomeText } from '../fixtures/watched-transport.js';
+import { connected, connecting, rawChannel } from './connected.js';
 
 let server: RabbitmqServer;
 

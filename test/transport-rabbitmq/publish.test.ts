@@ -3,7 +3,8 @@ import type { OutgoingMessage } from '@whizbang/core/transport';
 import { expect, test } from 'vitest';
 import { defaultType, messageTo, messagesTo } from '../conformance/messages.js';
 import { testBroker } from '../fixtures/test-services.js';
-import { connected, drain, never, outcomeText, rawChannel } from './connected.js';
+import { never, outcomeText } from '../fixtures/watched-transport.js';
+import { connected, drain, rawChannel } from './connected.js';
 
 async function destinationWithQueue(
   url: string,

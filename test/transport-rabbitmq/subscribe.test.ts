@@ -4,7 +4,8 @@ import { describe, expect, test } from 'vitest';
 import { defaultType, messageTo, messagesTo } from '../conformance/messages.js';
 import { waitFor } from '../fixtures/index.js';
 import { testBroker } from '../fixtures/test-services.js';
-import { connected, firstOfEach, idOf, never, rawChannel, received } from './connected.js';
+import { arrived, firstOfEach, idOf, never } from '../fixtures/watched-transport.js';
+import { connected, rawChannel } from './connected.js';
 
 function request(name: string, parts: Partial<SubscriptionRequest> = {}): SubscriptionRequest {
   return {
@@ -45,7 +46,7 @@ describe.each(['quorum', 'classic'] as const)('%s queue', (queueType) => {
       accepted.push(...batch);
     });
     const ids = await publishRouted(transport, prefix, 120);
-    await received(accepted, ids.length);
+    await arrived(accepted, ids.length);
     expect(accepted.map((delivery) => idOf(delivery))).toEqual(ids);
     const firstIds = calls.slice(0, 4).map(([first]) => idOf(first as Delivery));
     expect(new Set(firstIds)).toEqual(new Set([ids[0]]));
@@ -73,7 +74,7 @@ describe.each(['quorum', 'classic'] as const)('%s queue', (queueType) => {
     });
     hold();
     await closing;
-    await received(seen as unknown as Delivery[], ids.length);
+    await arrived(seen, ids.length);
     expect(seen).toEqual(ids);
   });
 
@@ -83,12 +84,12 @@ describe.each(['quorum', 'classic'] as const)('%s queue', (queueType) => {
     const deliveries: Delivery[] = [];
     await transport.subscribe(request(prefix), async (batch) => void deliveries.push(...batch));
     await publishRouted(transport, prefix, 3);
-    await received(deliveries, 3);
+    await arrived(deliveries, 3);
     await (await rawChannel(url)).deleteQueue(prefix);
     await waitFor(() => log.some((line) => line.includes('works again')), { message: 'the new consumer' });
     expect(log[0]).toContain('the broker cancelled the consumer');
     await publishRouted(transport, prefix, 3);
-    await received(deliveries, 6);
+    await arrived(deliveries, 6);
   });
 
   test('a broken connection: what was in hand comes again, in order, and stale acknowledgements do no harm', async () => {
@@ -158,7 +159,7 @@ test('with declare=false a missing queue is named, and found once it is there', 
   await channel.assertQueue(prefix, { durable: true });
   await channel.bindQueue(prefix, prefix, defaultType);
   await transport.publish([messageTo(prefix)], never);
-  await received(deliveries, 1);
+  await arrived(deliveries, 1);
 });
 
 test('a handler that throws instead of rejecting is tried again', async () => {
@@ -181,10 +182,10 @@ test('a foreign sender with nothing but a routing key', async () => {
   const deliveries: Delivery[] = [];
   await transport.subscribe(request(prefix), async (batch) => void deliveries.push(...batch));
   await publishRouted(transport, prefix, 1);
-  await received(deliveries, 1);
+  await arrived(deliveries, 1);
   const channel = await rawChannel(url);
   channel.publish(prefix, defaultType, Buffer.from('text'), { headers: { n: 1, list: ['a', { b: true }] } });
-  await received(deliveries, 2);
+  await arrived(deliveries, 2);
   expect(deliveries[1]).toMatchObject({
     attributes: { type: defaultType },
     headers: { n: '1', list: '["a",{"b":true}]' },

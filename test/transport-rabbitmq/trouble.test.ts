@@ -3,7 +3,8 @@ import type { Delivery, OutgoingMessage, Transport } from '@whizbang/core/transp
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { defaultType, interleaved, messageTo, messagesTo } from '../conformance/messages.js';
 import { type RabbitmqServer, startRabbitmq, waitFor } from '../fixtures/index.js';
-import { connected, drain, firstOfEach, idOf, never, outcomeText, rawChannel, received } from './connected.js';
+import { arrived, firstOfEach, idOf, never, outcomeText } from '../fixtures/watched-transport.js';
+import { connected, drain, rawChannel } from './connected.js';
 
 const limit = 100_000;
 let server: RabbitmqServer;
@@ -100,7 +101,7 @@ test('an alarm that lasts: what was sent fails as throttled; receiving goes on; 
     async (batch) => void deliveries.push(...batch),
   );
   await publishUntilConfirmed(transport, messagesTo(destination, 1));
-  await received(deliveries, 1);
+  await arrived(deliveries, 1);
   await server.ctl('set_vm_memory_high_watermark', 'absolute', '1');
   try {
     const [outcome] = await transport.publish([messageTo(destination)], never);
@@ -136,14 +137,14 @@ test.each([
       async (batch) => void deliveries.push(...batch),
     );
     await publishUntilConfirmed(transport, messagesTo(destination, 1));
-    await received(deliveries, 1);
+    await arrived(deliveries, 1);
     // The broker writes its directory of quorum queues a little later than the queues: one that is younger than that when
     // the broker is killed has no leader ever after (seen on 3.10.8). This question takes a second, and that is enough.
     expect(await server.ctl('list_queues', 'name')).toContain(destination);
 
     const batch = interleaved(destination, 20, 200);
     const publishing = publishUntilConfirmed(transport, batch);
-    await received(deliveries, 50);
+    await arrived(deliveries, 50);
     await interfere();
     await publishing;
     await waitFor(() => new Set(deliveries.map((delivery) => idOf(delivery))).size === batch.length + 1, {

@@ -4,7 +4,8 @@ import { messageTo, messagesTo, newStream } from '../conformance/messages.js';
 import { waitFor } from '../fixtures/index.js';
 import { ServicebusStandIn } from '../fixtures/servicebus/stand-in/stand-in.js';
 import { ServicebusWitness } from '../fixtures/servicebus/servicebus-witness.js';
-import { connected, never, received, subscribed } from './connected.js';
+import { arrived, never } from '../fixtures/watched-transport.js';
+import { connected, subscribed } from './connected.js';
 
 let standIn: ServicebusStandIn;
 
@@ -73,7 +74,7 @@ test('we read what a plain program sends: with CloudEvents attributes, or with t
     { body: { total: 3 }, sessionId: 'order-7', messageId: 'event-3', subject: 'orders.cancelled' },
     { body: 'no type at all', sessionId: 'order-7', messageId: 'event-4' },
   ]);
-  await received(deliveries, 3);
+  await arrived(deliveries, 3);
   expect(
     deliveries.map(({ attributes, headers, body }) => [attributes['id'], attributes['type'], headers, body.toString()]),
   ).toEqual([

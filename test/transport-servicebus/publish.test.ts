@@ -3,7 +3,8 @@ import { messageTo, messagesTo, newStream } from '../conformance/messages.js';
 import { waitFor } from '../fixtures/index.js';
 import { conditions } from '../fixtures/servicebus/stand-in/conditions.js';
 import { ServicebusStandIn } from '../fixtures/servicebus/stand-in/stand-in.js';
-import { connected, connecting, never, outcomeText, subscribed } from './connected.js';
+import { never, outcomeText } from '../fixtures/watched-transport.js';
+import { connected, connecting, subscribed } from './connected.js';
 
 let standIn: ServicebusStandIn;
 

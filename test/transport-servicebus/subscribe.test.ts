@@ -3,7 +3,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { defaultType, messageTo, messagesTo, newStream } from '../conformance/messages.js';
 import { waitFor } from '../fixtures/index.js';
 import { ServicebusStandIn } from '../fixtures/servicebus/stand-in/stand-in.js';
-import { connected, firstOfEach, idOf, idsOf, never, received, subscribed } from './connected.js';
+import { arrived, firstOfEach, idOf, never } from '../fixtures/watched-transport.js';
+import { connected, idsOf, subscribed } from './connected.js';
 
 let standIn: ServicebusStandIn;
 
@@ -38,7 +39,7 @@ describe.each([
     const { deliveries } = await subscribed(transport, destination, { ordered }, () => hold.opened);
     const batch = messagesTo(destination, 3, { stream });
     await transport.publish(batch, never);
-    await received(deliveries, 1);
+    await arrived(deliveries, 1);
     const renewals = standIn.faults.inject({
       on: 'manage',
       entity: subscriptionOf(destination),
@@ -50,10 +51,10 @@ describe.each([
       message: 'the locks to be renewed again and again',
     });
     hold.open();
-    await received(deliveries, 3);
+    await arrived(deliveries, 3);
     const last = messageTo(destination, { stream });
     await transport.publish([last], never);
-    await received(deliveries, 4);
+    await arrived(deliveries, 4);
     expect(idsOf(deliveries)).toEqual([...batch, last].map(({ messageId }) => messageId));
     expect(deliveries.some(({ redelivered }) => redelivered)).toBe(false);
   });
@@ -67,7 +68,7 @@ describe.each([
     const { deliveries } = await subscribed(transport, destination, { ordered }, () => hold.opened);
     const batch = messagesTo(destination, 5, { stream });
     await transport.publish(batch, never);
-    await received(deliveries, 1);
+    await arrived(deliveries, 1);
     standIn.loseLocks(subscriptionOf(destination));
     hold.open();
     const ids = batch.map(({ messageId }) => messageId);
@@ -91,7 +92,7 @@ describe.each([
     });
     const message = messageTo(destination, { stream });
     await transport.publish([message], never);
-    await received(deliveries, 5);
+    await arrived(deliveries, 5);
     expect(idsOf(deliveries)).toEqual(Array.from({ length: 5 }, () => message.messageId));
     expect(deliveries.map(({ redelivered }) => redelivered)).toEqual([false, true, true, true, true]);
     expect(deadLettersOf(destination)).toBe(0);
@@ -107,7 +108,7 @@ test('more sessions than are held at a time all get their turn, beside one that 
   const flow = (async () => {
     while (flowing) await transport.publish(messagesTo(destination, 5, { stream: endless }), never);
   })();
-  await received(deliveries, 5);
+  await arrived(deliveries, 5);
   const others = Array.from({ length: 10 }, () => messagesTo(destination, 3, { stream: newStream() }));
   await transport.publish(others.flat(), never);
   const ids = new Set(others.flat().map(({ messageId }) => messageId));
@@ -144,7 +145,7 @@ test.each([true, false])('a receiver that has gone deaf is replaced (ordered: %s
     message: 'the deafness to be noticed',
   });
   deafness.clear();
-  await received(deliveries, 1);
+  await arrived(deliveries, 1);
   expect(idsOf(deliveries)).toContain(message.messageId);
 });
 
@@ -162,7 +163,7 @@ describe('subscriptions that others have made', () => {
       messageTo(destination, { stream }),
     ];
     await transport.publish([wanted, other, last], never);
-    await received(deliveries, 2);
+    await arrived(deliveries, 2);
     expect(idsOf(deliveries)).toEqual([wanted.messageId, last.messageId]);
     await waitFor(() => standIn.namespace.findQueue(subscriptionOf(destination))?.locks.size === 0, {
       message: 'the message that nobody wants to be completed',
@@ -198,7 +199,7 @@ describe('subscriptions that others have made', () => {
     const { deliveries } = await subscribed(transport, destination, { ordered: false });
     const batch = messagesTo(destination, 10);
     await transport.publish(batch, never);
-    await received(deliveries, 10);
+    await arrived(deliveries, 10);
     expect(new Set(idsOf(deliveries))).toEqual(new Set(batch.map(({ messageId }) => messageId)));
   });
 });
@@ -214,7 +215,7 @@ test('a queue is shared by instances of its one service, each session by one at 
   await subscribed(second.transport, 'queue', {}, take);
   const streams = Array.from({ length: 20 }, () => messagesTo('queue', 5, { stream: newStream(), type: defaultType }));
   await first.transport.publish(streams.flat(), never);
-  await received(together, 100);
+  await arrived(together, 100);
   for (const stream of streams) {
     const own = stream.map(({ messageId }) => messageId);
     expect(idsOf(together).filter((id) => own.includes(id ?? ''))).toEqual(own);

@@ -2,7 +2,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { messageTo, messagesTo, newStream } from '../conformance/messages.js';
 import { conditions } from '../fixtures/servicebus/stand-in/conditions.js';
 import { ServicebusStandIn } from '../fixtures/servicebus/stand-in/stand-in.js';
-import { connected, never, outcomeText } from './connected.js';
+import { never, outcomeText } from '../fixtures/watched-transport.js';
+import { connected } from './connected.js';
 
 let standIn: ServicebusStandIn;
 

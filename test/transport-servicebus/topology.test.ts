@@ -3,7 +3,8 @@ import { defaultType, messageTo, newStream } from '../conformance/messages.js';
 import { waitFor } from '../fixtures/index.js';
 import { emulatorAdministration } from '../fixtures/servicebus/administered-entities.js';
 import { ServicebusStandIn } from '../fixtures/servicebus/stand-in/stand-in.js';
-import { connected, never, outcomeText, received, subscribed } from './connected.js';
+import { arrived, never, outcomeText } from '../fixtures/watched-transport.js';
+import { connected, subscribed } from './connected.js';
 
 let standIn: ServicebusStandIn;
 
@@ -48,7 +49,7 @@ test('another instance adds what it wants, and takes nothing away', async () => 
   expect(await ruleNames('added', 'shipping')).toEqual(['a', 'b', 'c', 'whizbang-without-subject']);
   await second.transport.close();
   await first.transport.publish([messageTo('added', { type: 'a', stream: newStream() })], never);
-  await received(deliveries, 1);
+  await arrived(deliveries, 1);
 });
 
 test('ten instances that start at once make one subscription', async () => {
@@ -70,7 +71,7 @@ test('without the right to manage, what is there is used, which is said once; wh
   );
   expect([there, missing].map(outcomeText)).toEqual(['confirmed', 'failed TransportNotReady, retry']);
   expect(missing).toMatchObject({ error: { message: expect.stringContaining('cannot be created') as string } });
-  await received(deliveries, 1);
+  await arrived(deliveries, 1);
   expect(log.filter((line) => line.includes('cannot be managed with this connection string'))).toHaveLength(1);
 });
 
@@ -80,7 +81,7 @@ test('with the administration out of reach as well', async () => {
   const { transport, log } = await connected(standIn, { administrationEndpoint: 'http://127.0.0.1:9' });
   const { deliveries } = await subscribed(transport, 'near');
   await transport.publish([messageTo('near', { stream: newStream() })], never);
-  await received(deliveries, 1);
+  await arrived(deliveries, 1);
   expect(log).toHaveLength(1);
 });
 
@@ -95,7 +96,7 @@ test('a subscription that is missing is waited for', async () => {
   const { deliveries } = await subscribing;
   const message = messageTo('late', { stream: newStream() });
   await transport.publish([message], never);
-  await received(deliveries, 1);
+  await arrived(deliveries, 1);
   expect(deliveries[0]?.attributes['id']).toBe(message.messageId);
 });
 

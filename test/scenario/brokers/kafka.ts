@@ -5,6 +5,7 @@ import { createTopics, withKafkaAdmin } from '../../fixtures/kafka/kafka-topics.
 import { KafkaWitness, type SeenRecord } from '../../fixtures/kafka/kafka-witness.js';
 import { plainKafka } from '../../fixtures/kafka/plain-kafka.js';
 import { atEnd } from '../test-service.js';
+import { partHeaders } from './binary-mode.js';
 import {
   type BrokerKind,
   type BrokerWitness,
@@ -82,26 +83,16 @@ async function witness(url: string, topic: string): Promise<BrokerWitness> {
   };
 }
 
-const attribute = 'ce_';
-
-function seenMessage({ messageId, type, body, headers }: SeenRecord): SeenMessage {
-  const all = Object.entries(headers);
-  const attributes = all
-    .filter(([name]) => name.startsWith(attribute))
-    .map(([name, value]): [string, string] => [name.slice(attribute.length), value]);
-  return {
-    messageId,
-    type,
-    body,
-    attributes: { ...Object.fromEntries(attributes), datacontenttype: headers['content-type'] ?? '' },
-    headers: Object.fromEntries(all.filter(([name]) => !name.startsWith(attribute) && name !== 'content-type')),
-  };
+function seenMessage({ messageId, type, body, headers: all }: SeenRecord): SeenMessage {
+  const { 'content-type': datacontenttype = '', ...travelling } = all;
+  const { attributes, headers } = partHeaders(travelling, /^ce_/);
+  return { messageId, type, body, attributes: { ...attributes, datacontenttype }, headers };
 }
 
 async function send(url: string, topic: string, { attributes, headers, body }: ForeignEvent): Promise<void> {
   const producer = plainKafka(url).producer();
   await producer.connect();
-  const prefixed = Object.entries(attributes).map(([name, value]): [string, string] => [attribute + name, value]);
+  const prefixed = Object.entries(attributes).map(([name, value]): [string, string] => [`ce_${name}`, value]);
   await producer.send({
     topic,
     messages: [

@@ -3,6 +3,7 @@ import { type ChannelModel, type Message, connect } from 'amqplib';
 import { startRabbitmq } from '../../fixtures/index.js';
 import { testBroker } from '../../fixtures/test-services.js';
 import { atEnd } from '../test-service.js';
+import { partHeaders } from './binary-mode.js';
 import {
   type BrokerKind,
   type BrokerWitness,
@@ -100,17 +101,13 @@ class RabbitmqWitness implements BrokerWitness {
 }
 
 function seenMessage({ properties, content }: Pick<Message, 'properties' | 'content'>): SeenMessage {
-  const all = Object.entries<string>(properties.headers ?? {});
-  const isAttribute = ([name]: [string, string]): boolean => /^cloudEvents[_:]/.test(name);
-  const attributes = Object.fromEntries(
-    all.filter(isAttribute).map(([name, value]) => [name.slice('cloudEvents_'.length), value]),
-  );
+  const { attributes, headers } = partHeaders(properties.headers ?? {}, /^cloudEvents[_:]/);
   return {
     messageId: attributes['id'] ?? '',
     type: attributes['type'] ?? '',
     body: content.toString(),
     attributes: { ...attributes, datacontenttype: properties.contentType as string },
-    headers: Object.fromEntries(all.filter((entry) => !isAttribute(entry))),
+    headers,
   };
 }
 

@@ -2,10 +2,11 @@ import { randomUUID } from 'node:crypto';
 
 import { ServiceBusClient } from '@azure/service-bus';
 
-import { type ServicebusServer, startServicebus } from '../../fixtures/index.js';
+import { type ServicebusServer, startServicebus, withAdministration } from '../../fixtures/index.js';
 import { type SeenServicebusMessage, ServicebusWitness } from '../../fixtures/servicebus/servicebus-witness.js';
 import { ServicebusStandIn } from '../../fixtures/servicebus/stand-in/stand-in.js';
 import { atEnd } from '../test-service.js';
+import { partHeaders } from './binary-mode.js';
 import {
   type BrokerKind,
   type BrokerWitness,
@@ -20,7 +21,7 @@ export const servicebus: BrokerKind = {
     const server = await startServicebus();
     atEnd(() => server.stop());
     return {
-      url: urlOf(server),
+      url: withAdministration(server),
       witness: (destination) => witness(server, destination),
       send: (destination, event) => send(server.connectionString, destination, event),
     };
@@ -31,7 +32,7 @@ export const servicebus: BrokerKind = {
     let comeBack = (): void => undefined;
     let outage = Promise.resolve();
     return {
-      url: urlOf(standIn),
+      url: withAdministration(standIn),
       brokerOptions: {
         sendTimeoutMs: Math.round(10_000 / outagePace),
         connectTimeoutMs: Math.round(10_000 / outagePace),
@@ -57,12 +58,7 @@ export const servicebus: BrokerKind = {
   },
 };
 
-/** With the address of the administration, which the code of an application does not give. */
-function urlOf({ connectionString, managementEndpoint }: ServicebusServer): string {
-  if (managementEndpoint === undefined) return connectionString;
-  return `${connectionString};AdministrationEndpoint=${managementEndpoint}`;
-}
-
+/** A subscription of its own, without sessions: it gets what the topic takes, in its order. */
 async function witness(server: ServicebusServer, topic: string): Promise<BrokerWitness> {
   const subscription = `witness-${randomUUID()}`;
   await server.createTopic(topic);
@@ -76,8 +72,6 @@ async function witness(server: ServicebusServer, topic: string): Promise<BrokerW
   };
 }
 
-const attribute = /^cloudEvents[_:]/;
-
 function seenMessage({
   messageId,
   type,
@@ -85,17 +79,8 @@ function seenMessage({
   contentType,
   applicationProperties,
 }: SeenServicebusMessage): SeenMessage {
-  const all = Object.entries(applicationProperties);
-  const attributes = all
-    .filter(([name]) => attribute.test(name))
-    .map(([name, value]): [string, string] => [name.replace(attribute, ''), value]);
-  return {
-    messageId,
-    type,
-    body,
-    attributes: { ...Object.fromEntries(attributes), datacontenttype: contentType ?? '' },
-    headers: Object.fromEntries(all.filter(([name]) => !attribute.test(name))),
-  };
+  const { attributes, headers } = partHeaders(applicationProperties, /^cloudEvents[_:]/);
+  return { messageId, type, body, attributes: { ...attributes, datacontenttype: contentType ?? '' }, headers };
 }
 
 async function send(

@@ -6,7 +6,7 @@ import type { Breakers } from '../failure/breakers.js';
 import { type FailureJudge, concernsOthers } from '../failure/failure-judge.js';
 import { PermanentError, RetryLater } from '../failure/handler-errors.js';
 import type { InboxStore } from '../inbox/inbox-store.js';
-import { after, monotonicMs, pause, settlesWithin } from '../runtime/clock.js';
+import { after, monotonicMs, settlesWithin } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
 import { type HeldMessage, Lanes, type Unit } from '../runtime/lanes.js';
 import { LeaseKeeper } from '../runtime/lease-keeper.js';
