@@ -8,9 +8,7 @@ export function rabbitmqRestartFixture(queueType: 'classic' | 'quorum'): Transpo
   let server: RabbitmqServer | undefined;
   const maxMessageBytes = 2_000_000;
   const absence = async (awayMs: number): Promise<void> => {
-    // RabbitMQ itself loses a quorum queue that was declared in the last moments before a kill, whoever declared it:
-    // its name is on disk half a second later only. Messages get no such help.
-    await server?.ctl('eval', '[dets:sync(Table) || Table <- dets:all()].');
+    await server?.flushDirectory();
     await server?.kill();
     await delay(awayMs);
     await server?.start();

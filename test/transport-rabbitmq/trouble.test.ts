@@ -138,9 +138,9 @@ test.each([
     );
     await publishUntilConfirmed(transport, messagesTo(destination, 1));
     await arrived(deliveries, 1);
-    // The broker writes its directory of quorum queues a little later than the queues: one that is younger than that when
-    // the broker is killed has no leader ever after (seen on 3.10.8). This question takes a second, and that is enough.
+    // Of a queue that is younger than the directory on disk, nobody knows after a kill.
     expect(await server.ctl('list_queues', 'name')).toContain(destination);
+    await server.flushDirectory();
 
     const batch = interleaved(destination, 20, 200);
     const publishing = publishUntilConfirmed(transport, batch);

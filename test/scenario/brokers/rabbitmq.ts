@@ -36,8 +36,7 @@ export const rabbitmq: BrokerKind = {
       },
       witness: (destination) => durableWitness(server.url, destination),
       stop: async () => {
-        // RabbitMQ 3.10 forgets a quorum queue whose declaration was not yet on disk when it was killed.
-        await server.ctl('eval', '[dets:sync(Table) || Table <- dets:all()].');
+        await server.flushDirectory();
         await server.kill();
       },
       start: () => server.start(),
