@@ -71,7 +71,8 @@ begin
   ),
   stream_head as materialized (
     select s.stream_id, e.message_id, e.sequence, e.waits
-    from (select c.stream_id, max(c.sequence) as last_sequence from candidate c where c.stream_id is not null group by c.stream_id) s
+    from (select c.stream_id, max(c.sequence) as last_sequence from candidate c where c.stream_id is not null group by c.stream_id order by c.stream_id) s
+    -- In the order of the index: neighbours among the streams share its pages, which in a large one are not in the processor's caches.
     cross join lateral (
       select e.message_id, e.sequence,
              -- The last: it is due, but so are more than fit into a look, and its followers would keep it out of every one.

@@ -218,6 +218,17 @@ create index idx_inbox_parked on whizbang.wh_inbox (sequence) where processed_at
 `,
   },
   {
+    kind: 'migration',
+    name: '0003_no_truncation',
+    checksum: '4e8125239b8effae3b97ef5fef7675eaa443362bbc2d0b82acf339bbc979fb81',
+    text: `-- Vacuum cuts empty pages off the end of a table under a lock that nobody may share, and a table that is filled and emptied all the
+-- time gets that often: deleting 500 messages then took 114 ms at the 95th percentile instead of 15. The pages are used again.
+alter table whizbang.wh_outbox set (vacuum_truncate = false, toast.vacuum_truncate = false);
+alter table whizbang.wh_inbox set (vacuum_truncate = false, toast.vacuum_truncate = false);
+alter table whizbang.wh_message_deduplication set (vacuum_truncate = false);
+`,
+  },
+  {
     kind: 'function',
     name: 'acquire_duty',
     checksum: '2c7ea50e9f224c4b5863bc0949bc769c13865ba063aff1ce595f06bfcdac56e1',
@@ -287,7 +298,7 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_inbox',
-    checksum: '27825c8a5ca126052b496a67637feaf883c593673b1db06123a97b9ebccf3ce3',
+    checksum: 'bf50bd9ba78f5c936400a83cad0e18820cc3b4cbe72f369589402fd2fa1c5c3d',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
@@ -361,7 +372,8 @@ begin
   ),
   stream_head as materialized (
     select s.stream_id, e.message_id, e.sequence, e.waits
-    from (select c.stream_id, max(c.sequence) as last_sequence from candidate c where c.stream_id is not null group by c.stream_id) s
+    from (select c.stream_id, max(c.sequence) as last_sequence from candidate c where c.stream_id is not null group by c.stream_id order by c.stream_id) s
+    -- In the order of the index: neighbours among the streams share its pages, which in a large one are not in the processor's caches.
     cross join lateral (
       select e.message_id, e.sequence,
              -- The last: it is due, but so are more than fit into a look, and its followers would keep it out of every one.
@@ -444,7 +456,7 @@ $$;
   {
     kind: 'function',
     name: 'claim_orphaned_outbox',
-    checksum: '09e67c102156679e29f6efcf45432bc5c755cb67783e70f5b0949b791ac3f4d6',
+    checksum: '5e2ffa6f9d527cb734c815d43237f19739e23e52bf85b216834552557b3812ac',
     text: `-- Claims up to p_limit rows (and about p_max_bytes of bodies, one row at the least) for an instance: unprocessed, due, and
 -- unleased or with a lease that has run out, in sequence order. Sets the lease and adds one to attempts.
 --
@@ -518,7 +530,8 @@ begin
   ),
   stream_head as materialized (
     select s.stream_id, e.message_id, e.sequence, e.waits
-    from (select c.stream_id, max(c.sequence) as last_sequence from candidate c where c.stream_id is not null group by c.stream_id) s
+    from (select c.stream_id, max(c.sequence) as last_sequence from candidate c where c.stream_id is not null group by c.stream_id order by c.stream_id) s
+    -- In the order of the index: neighbours among the streams share its pages, which in a large one are not in the processor's caches.
     cross join lateral (
       select e.message_id, e.sequence,
              -- The last: it is due, but so are more than fit into a look, and its followers would keep it out of every one.

@@ -5,14 +5,16 @@ import type { ClaimResult, ClaimedMessage, FailedTry, Settlements } from '../con
 import type { Breakers } from '../failure/breakers.js';
 import { type FailureJudge, concernsOthers } from '../failure/failure-judge.js';
 import type { OutboxStore } from '../outbox/outbox-store.js';
-import { after, monotonicMs, pause, settlesWithin } from '../runtime/clock.js';
+import { after, monotonicMs, settlesWithin } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
+import type { HeldMessage } from '../runtime/lanes.js';
 import { LeaseKeeper } from '../runtime/lease-keeper.js';
 import { OutageLog } from '../runtime/outage-log.js';
-import { type Claim, WorkExchange, nothingClaimed } from '../runtime/work-exchange.js';
+import { type Claim, WorkExchange } from '../runtime/work-exchange.js';
 import type { Instruments } from '../telemetry/instruments.js';
 import type { Sleeper } from '../wakeups/sleeper.js';
 import { type BatchOutcome, publishBatch, tryOf } from './publish-batch.js';
+import { RowsInHand } from './rows-in-hand.js';
 import { untilReceived } from './until-received.js';
 
 export interface PublisherSettings {
@@ -32,12 +34,16 @@ export interface PublisherSettings {
   readonly onDeadLetter: (messageIds: readonly string[]) => void;
 }
 
-/** Rows in hand and the id under which they were claimed. */
-type Hand = Pick<Claim, 'holder' | 'rows'>;
+// While a batch waits for its confirms, the next is sent: at the broker the time goes into waiting, not into work.
+const batchesUnderWay = 2;
+// A batch that takes longer than this must not keep waiting what has come after it.
+const lookAgainMs = 250;
+// After a batch of which the broker took nothing.
+const pauseMs = 50;
 
 /**
- * Publishes the outbox: claim, hand to the transport, settle. While one batch is in the broker's hands, the batch before
- * it is settled and the one after it claimed, in one round trip.
+ * Publishes the outbox: claim, hand to the transport, settle. While batches are in the broker's hands, what was before them is
+ * settled and what comes after them claimed, in one round trip.
  */
 export class Publisher {
   readonly #settings: PublisherSettings;
@@ -45,6 +51,14 @@ export class Publisher {
   readonly #sending = new AbortController();
   readonly #leases: LeaseKeeper;
   readonly #work: WorkExchange;
+  readonly #hand = new RowsInHand();
+  readonly #underWay = new Set<Promise<void>>();
+  // Streams whose failure has not reached the database: a claim that was under way may still bring rows of theirs.
+  readonly #stopping = new Set<string>();
+  // There is more to claim, or may be.
+  #more = false;
+  #trial = false;
+  #pausedUntil = 0;
   #running: Promise<void> | undefined;
 
   constructor(settings: PublisherSettings) {
@@ -98,52 +112,97 @@ export class Publisher {
       const { transport, sleeper, logger } = this.#settings;
       await untilReceived(received, { transport, sleeper, logger, signal: this.#intake.signal });
     }
-    let hand: Hand = nothingClaimed;
-    let more = false;
     while (!this.#intake.signal.aborted) {
       if (!this.#settings.transport.ready()) {
-        await this.#waitForTransport(hand);
-        hand = nothingClaimed;
+        await this.#waitForTransport();
         continue;
       }
-      if (hand.rows.length === 0) {
+      await this.#launchSuspect();
+      this.#launch();
+      if (this.#mayClaim()) {
         const next = await this.#claim();
-        more = next.more;
-        if (next.rows.length === 0) {
-          if (this.#work.owed.size === 0) {
-            await this.#work.rest(next);
-          }
-          continue;
+        const idle = this.#hand.size === 0 && this.#underWay.size === 0 && this.#work.owed.size === 0;
+        if (idle && next.rows.length === 0) {
+          await this.#work.rest(next);
         }
-        hand = next;
-        this.#settings.sleeper.foundWork();
-        continue;
-      }
-      // A suspect is tried with nothing else in hand. Claiming ahead pays when there is more; otherwise the settlement waits for its batch and takes the claim along.
-      const suspect = hand.rows.some((row) => row.suspect);
-      if (suspect) {
-        // What it may take along must not be what others have done.
-        await this.#settle();
-      }
-      const ahead = more && !suspect ? this.#claim() : undefined;
-      const current = hand;
-      const outcome = await this.#publish(current);
-      const next = await ahead;
-      this.#work.owed.add(current.holder, outcome.settlements);
-      hand = next === undefined ? nothingClaimed : this.#withoutStopped(next, outcome.stoppedStreams);
-      more = next?.more ?? false;
-      if (outcome.settlements.completed.length === 0 && outcome.settlements.failed.length === 0) {
-        // Nothing moved: the broker takes nothing at the moment, and asking it again at once would not help.
-        await pause(50, this.#intake.signal);
+      } else if (!(await this.#settings.sleeper.waitForRing(this.#patienceMs()))) {
+        this.#more = true;
       }
     }
-    await this.#finish(hand);
+    await this.#finish();
   }
 
-  async #publish(hand: Hand): Promise<BatchOutcome> {
+  /**
+   * Claiming ahead pays when there is more; otherwise the settlement waits for its batch and takes the claim along. A suspect is
+   * tried with nothing else in hand.
+   */
+  #mayClaim(): boolean {
+    if (this.#trial || this.#hand.hasSuspect) {
+      return false;
+    }
+    const idle = this.#hand.size === 0 && this.#underWay.size === 0;
+    return idle || this.#work.owed.size > 0 || (this.#more && this.#hand.size < this.#settings.batchSize);
+  }
+
+  #patienceMs(): number {
+    const leftMs = this.#pausedUntil - monotonicMs();
+    return leftMs > 0 ? leftMs : lookAgainMs;
+  }
+
+  /** Hands batches to the transport, as many as may be under way. */
+  #launch(): void {
+    const { transport, batchSize } = this.#settings;
+    const may = !this.#intake.signal.aborted && transport.ready() && this.#pausedUntil <= monotonicMs();
+    while (may && this.#underWay.size < batchesUnderWay) {
+      const batch = this.#hand.take(batchSize);
+      if (batch.length === 0) {
+        return;
+      }
+      this.#begin(batch);
+    }
+  }
+
+  async #launchSuspect(): Promise<void> {
+    if (this.#underWay.size > 0 || !this.#hand.hasSuspect) {
+      return;
+    }
+    // What it may take along must not be what others have done.
+    await this.#settle();
+    const suspect = this.#hand.takeSuspect();
+    if (suspect.length > 0) {
+      this.#trial = true;
+      this.#begin(suspect);
+    }
+  }
+
+  #begin(batch: readonly HeldMessage[]): void {
+    const published = this.#publish(batch).then((outcome) => {
+      this.#underWay.delete(published);
+      this.#ended(batch, outcome);
+    });
+    this.#underWay.add(published);
+  }
+
+  #ended(batch: readonly HeldMessage[], { settlements, stoppedStreams }: BatchOutcome): void {
+    this.#trial = false;
+    this.#hand.ended(batch);
+    this.#work.owed.add(batch[0]?.holder ?? '', settlements);
+    for (const streamId of stoppedStreams) {
+      this.#stopping.add(streamId);
+    }
+    this.#release(this.#hand.stop(stoppedStreams));
+    if (settlements.completed.length === 0 && settlements.failed.length === 0) {
+      // Nothing moved: the broker takes nothing at the moment, and asking it again at once would not help.
+      this.#pausedUntil = monotonicMs() + pauseMs;
+    }
+    this.#launch();
+    this.#settings.sleeper.ring();
+  }
+
+  async #publish(batch: readonly HeldMessage[]): Promise<BatchOutcome> {
     const { transport, service, instruments, logger } = this.#settings;
     const begun = monotonicMs();
-    const outcome = await publishBatch(hand.rows, transport, service, this.#sending.signal, (row, failure, outage) =>
+    const outcome = await publishBatch(batch, transport, service, this.#sending.signal, (row, failure, outage) =>
       this.#judge(row, failure, outage),
     );
     for (const destination of new Set(outcome.published.map((row) => row.destination))) {
@@ -182,21 +241,25 @@ export class Publisher {
     return judge.failed(row, error, reason, retryable, retryAfterMs);
   }
 
-  /** Rows whose stream has just stopped are put down again, untried. */
-  #withoutStopped(hand: Hand, stoppedStreams: ReadonlySet<string>): Hand {
-    if (stoppedStreams.size === 0) {
-      return hand;
-    }
-    const stopped = (row: ClaimedMessage) => row.streamId !== null && stoppedStreams.has(row.streamId);
-    this.#work.owed.add(hand.holder, { released: hand.rows.filter(stopped).map(tryOf) });
-    return { holder: hand.holder, rows: hand.rows.filter((row) => !stopped(row)) };
-  }
-
-  /** Settles what is owed and takes the next rows into hand. */
+  /** Settles what is owed and takes the next rows into hand, when there is room for them. */
   async #claim(): Promise<Claim> {
-    const claim = await this.#work.run(this.#settings.batchSize);
-    this.#leases.hold(claim.holder, claim.rows);
-    return { ...claim, rows: this.#withoutGivenUp(claim.holder, claim.rows) };
+    const { batchSize } = this.#settings;
+    const room = this.#hand.size < batchSize ? batchSize : 0;
+    // Their failures reach the database with this exchange, so it claims nothing of theirs; those that stop meanwhile stay.
+    const delivered = [...this.#stopping];
+    const claim = await this.#work.run(room);
+    for (const streamId of delivered) {
+      this.#stopping.delete(streamId);
+    }
+    if (room > 0) {
+      this.#more = claim.more;
+    }
+    if (claim.rows.length > 0) {
+      this.#settings.sleeper.foundWork();
+      this.#leases.hold(claim.holder, claim.rows);
+      this.#hand.add(this.#toTry(claim.rows.map((row) => ({ ...row, holder: claim.holder }))));
+    }
+    return claim;
   }
 
   async #settle(): Promise<void> {
@@ -207,25 +270,30 @@ export class Publisher {
 
   /**
    * Rows past the cap, and rows that follow a dead letter of their stream, go to the dead letters untried. What follows one
-   * past the cap in the same claim is put down until that is done.
+   * past the cap is put down until that is done, and so is what follows a failure that the database did not know of.
    */
-  #withoutGivenUp(holder: string, rows: readonly ClaimedMessage[]): readonly ClaimedMessage[] {
-    const stopped = new Set<string>();
+  #toTry(rows: readonly HeldMessage[]): readonly HeldMessage[] {
     return rows.filter((row) => {
-      if (row.streamId !== null && stopped.has(row.streamId)) {
-        this.#work.owed.add(holder, { released: [tryOf(row)] });
+      if (row.streamId !== null && this.#stopping.has(row.streamId)) {
+        this.#release([row]);
         return false;
       }
       const givenUp = this.#settings.judge.givenUp(row);
       if (givenUp === undefined) {
         return true;
       }
-      this.#work.owed.add(holder, { failed: [givenUp] });
+      this.#work.owed.add(row.holder, { failed: [givenUp] });
       if (row.streamId !== null && !row.parked && givenUp.policy !== 'continue') {
-        stopped.add(row.streamId);
+        this.#stopping.add(row.streamId);
       }
       return false;
     });
+  }
+
+  #release(rows: readonly HeldMessage[]): void {
+    for (const row of rows) {
+      this.#work.owed.add(row.holder, { released: [tryOf(row)] });
+    }
   }
 
   #settled({ completed, failed, released }: Settlements, result: ClaimResult): void {
@@ -242,15 +310,18 @@ export class Publisher {
     }
   }
 
-  async #waitForTransport(hand: Hand): Promise<void> {
-    this.#work.owed.add(hand.holder, { released: hand.rows.map(tryOf) });
+  async #waitForTransport(): Promise<void> {
+    this.#release(this.#hand.clear());
     await this.#settle();
     // Nothing is claimed meanwhile. onReadyChange ends the wait; the bound covers a transport that forgets to tell.
     await this.#settings.sleeper.waitForRing(1_000);
   }
 
-  async #finish(hand: Hand): Promise<void> {
-    this.#work.owed.add(hand.holder, { released: hand.rows.map(tryOf) });
+  async #finish(): Promise<void> {
+    // At once: what was not handed over must not wait for the confirms of what was.
+    this.#release(this.#hand.clear());
+    await this.#settle();
+    await Promise.all(this.#underWay);
     await this.#settle();
     await this.#settings.sleeper.close();
   }

@@ -91,9 +91,9 @@ export class Sleeper {
     }
   }
 
-  /** Waits for `ring` alone, for a worker that may not look at the moment. */
-  async waitForRing(ms: number): Promise<void> {
-    await this.#wake.wait(ms);
+  /** Waits for `ring` alone, for a worker that may not look at the moment. Returns whether it was rung. */
+  waitForRing(ms: number): Promise<boolean> {
+    return this.#wake.wait(ms);
   }
 
   /** Leaves the doorbell unarmed. */
