@@ -42,15 +42,19 @@ type Hand = Pick<Claim, 'holder' | 'rows'>;
 export class Publisher {
   readonly #settings: PublisherSettings;
   readonly #intake = new AbortController();
-  readonly #sending = new AbortController();
+  /** Ends what is being sent: the time of `stop()` is up, or leases have run out. */
+  #sending = new AbortController();
   readonly #leases: LeaseKeeper;
   readonly #work: WorkExchange;
   #running: Promise<void> | undefined;
 
   constructor(settings: PublisherSettings) {
     this.#settings = settings;
-    this.#leases = new LeaseKeeper(settings.leaseSeconds, settings.logger, (holder, tries) =>
-      settings.store.renew(holder, tries, settings.leaseSeconds),
+    this.#leases = new LeaseKeeper(
+      settings.leaseSeconds,
+      settings.logger,
+      (holder, tries) => settings.store.renew(holder, tries, settings.leaseSeconds),
+      { maxRenewals: Infinity, onEnding: () => this.#stopSending() },
     );
     this.#work = new WorkExchange({
       exchange: (holder, settlements, claim) =>
@@ -91,6 +95,12 @@ export class Publisher {
     softStop.cancel();
     this.#leases.stop();
     return ended ? this.#work.owed.size : this.#leases.held;
+  }
+
+  /** Leases run out when the process stands still, so that few are left of any batch. */
+  #stopSending(): void {
+    this.#sending.abort();
+    this.#sending = new AbortController();
   }
 
   async #run(received: Promise<void> | undefined): Promise<void> {
@@ -143,8 +153,13 @@ export class Publisher {
   async #publish(hand: Hand): Promise<BatchOutcome> {
     const { transport, service, instruments, logger } = this.#settings;
     const begun = monotonicMs();
-    const outcome = await publishBatch(hand.rows, transport, service, this.#sending.signal, (row, failure, outage) =>
-      this.#judge(row, failure, outage),
+    const outcome = await publishBatch(
+      hand.rows,
+      transport,
+      service,
+      this.#sending.signal,
+      (row, failure, outage) => this.#judge(row, failure, outage),
+      (row) => this.#leases.holds(row),
     );
     for (const destination of new Set(outcome.published.map((row) => row.destination))) {
       this.#settings.breakers.succeeded(destination);
@@ -195,7 +210,7 @@ export class Publisher {
   /** Settles what is owed and takes the next rows into hand. */
   async #claim(): Promise<Claim> {
     const claim = await this.#work.run(this.#settings.batchSize);
-    this.#leases.hold(claim.holder, claim.rows);
+    this.#leases.hold(claim.holder, claim.rows, claim.sentAtMs);
     return { ...claim, rows: this.#withoutGivenUp(claim.holder, claim.rows) };
   }
 
