@@ -80,12 +80,8 @@ test('batches overlap at the broker, a stream is in one of them at a time, and a
     calls[index]?.answer({ kind: 'confirmed' });
   }
   const sent = calls.slice(2).flatMap(({ numbersOf }) => [...numbersOf]);
-  expect(sent.toSorted()).toEqual([
-    ['a', [1]],
-    ['b', [1]],
-    ['c', [1]],
-    ['d', [1]],
-  ]);
+  expect(new Map(sent)).toEqual(new Map(['a', 'b', 'c', 'd'].map((stream) => [stream, [1]])));
+  expect(sent).toHaveLength(4);
   const { rows } = await pool.query<{ attempts: number; leased: boolean }>(
     `select attempts, instance_id is not null as leased from whizbang.wh_outbox order by sequence`,
   );

@@ -197,12 +197,12 @@ export class Dispatcher {
     for (const streamId of delivered) {
       this.#stopping.delete(streamId);
     }
+    this.#leases.hold(claim.holder, claim.rows, claim.sentAtMs);
     this.#accept(claim.rows.map((row) => ({ ...row, holder: claim.holder })));
     return claim;
   }
 
   #accept(rows: readonly HeldMessage[]): void {
-    this.#leases.hold(rows[0]?.holder ?? '', rows);
     const stopped = (row: HeldMessage) => row.streamId !== null && this.#stopping.has(row.streamId);
     if (this.#intake.signal.aborted) {
       this.#release(rows);
@@ -252,6 +252,12 @@ export class Dispatcher {
       if (unit === undefined) {
         return;
       }
+      if (!unit.rows.every((row) => this.#leases.holds(row))) {
+        // This process stood still, or could not renew: another may have handled them, and what its handlers do outside of
+        // their transaction must not be done late.
+        this.#release([...unit.rows, ...this.#stopUnit(unit)]);
+        continue;
+      }
       const abort = new AbortController();
       this.#running.set(unit, { unit, abort, ended: this.#handle(unit, abort.signal) });
     }
@@ -289,8 +295,7 @@ export class Dispatcher {
         instruments.add('handled', unit.rows.length, { message_type: unit.messageType });
         return;
       case 'lost':
-        this.#leases.drop(unit.rows);
-        this.#release(this.#stopUnit(unit));
+        this.#release([...unit.rows, ...this.#stopUnit(unit)]);
         instruments.add('stale', unit.rows.length, { category: 'inbox' });
         logger.warn(
           { messageType: unit.messageType },

@@ -19,8 +19,12 @@ export type PublishJudge = (
   outage: boolean,
 ) => FailedTry | undefined;
 
+/** Whether the lease of a row still runs. */
+export type HoldsLease = (row: ClaimedMessage) => boolean;
+
 /**
- * Hands a batch to the transport and turns its outcomes into settlements.
+ * Hands a batch to the transport and turns its outcomes into settlements. A row whose lease has run out meanwhile, because the
+ * process stood still, is not sent: others may have published it and what follows it, and it would come after them.
  *
  * Failures of an outage are no tries of the message: the judge is told when the transport is not ready afterwards. Never rejects: a transport that throws has failed every message with an unknown outcome.
  */
@@ -30,6 +34,7 @@ export async function publishBatch(
   service: string,
   signal: AbortSignal,
   judge: PublishJudge,
+  holds: HoldsLease,
 ): Promise<BatchOutcome> {
   const completed: ClaimedTry[] = [];
   const failed: FailedTry[] = [];
@@ -51,6 +56,11 @@ export async function publishBatch(
   for (const row of rows) {
     if (row.streamId !== null && stoppedStreams.has(row.streamId)) {
       released.push(tryOf(row));
+      continue;
+    }
+    if (!holds(row)) {
+      released.push(tryOf(row));
+      stop(row, stoppedStreams);
       continue;
     }
     try {

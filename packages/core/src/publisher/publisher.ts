@@ -48,7 +48,8 @@ const pauseMs = 50;
 export class Publisher {
   readonly #settings: PublisherSettings;
   readonly #intake = new AbortController();
-  readonly #sending = new AbortController();
+  /** Ends what is being sent: the time of `stop()` is up, or leases have run out. */
+  #sending = new AbortController();
   readonly #leases: LeaseKeeper;
   readonly #work: WorkExchange;
   readonly #hand = new RowsInHand();
@@ -63,8 +64,11 @@ export class Publisher {
 
   constructor(settings: PublisherSettings) {
     this.#settings = settings;
-    this.#leases = new LeaseKeeper(settings.leaseSeconds, settings.logger, (holder, tries) =>
-      settings.store.renew(holder, tries, settings.leaseSeconds),
+    this.#leases = new LeaseKeeper(
+      settings.leaseSeconds,
+      settings.logger,
+      (holder, tries) => settings.store.renew(holder, tries, settings.leaseSeconds),
+      { maxRenewals: Infinity, onEnding: () => this.#stopSending() },
     );
     this.#work = new WorkExchange({
       exchange: (holder, settlements, claim) =>
@@ -105,6 +109,12 @@ export class Publisher {
     softStop.cancel();
     this.#leases.stop();
     return ended ? this.#work.owed.size : this.#leases.held;
+  }
+
+  /** Leases run out when the process stands still, so that few are left of any batch. */
+  #stopSending(): void {
+    this.#sending.abort();
+    this.#sending = new AbortController();
   }
 
   async #run(received: Promise<void> | undefined): Promise<void> {
@@ -202,8 +212,13 @@ export class Publisher {
   async #publish(batch: readonly HeldMessage[]): Promise<BatchOutcome> {
     const { transport, service, instruments, logger } = this.#settings;
     const begun = monotonicMs();
-    const outcome = await publishBatch(batch, transport, service, this.#sending.signal, (row, failure, outage) =>
-      this.#judge(row, failure, outage),
+    const outcome = await publishBatch(
+      batch,
+      transport,
+      service,
+      this.#sending.signal,
+      (row, failure, outage) => this.#judge(row, failure, outage),
+      (row) => this.#leases.holds(row),
     );
     for (const destination of new Set(outcome.published.map((row) => row.destination))) {
       this.#settings.breakers.succeeded(destination);
@@ -256,7 +271,7 @@ export class Publisher {
     }
     if (claim.rows.length > 0) {
       this.#settings.sleeper.foundWork();
-      this.#leases.hold(claim.holder, claim.rows);
+      this.#leases.hold(claim.holder, claim.rows, claim.sentAtMs);
       this.#hand.add(this.#toTry(claim.rows.map((row) => ({ ...row, holder: claim.holder }))));
     }
     return claim;

@@ -32,8 +32,8 @@ function keeperWith(options: { lost?: readonly string[]; maxRenewals?: number; f
 describe('leases of rows in hand', () => {
   test('are renewed every third of their time, under the id that claimed them', async () => {
     const { keeper, renewed } = keeperWith();
-    keeper.hold('me', [one('a')]);
-    keeper.hold('me before', [one('b')]);
+    keeper.hold('me', [one('a')], performance.now());
+    keeper.hold('me before', [one('b')], performance.now());
     await vi.advanceTimersByTimeAsync(999);
     expect(renewed).toEqual([]);
     await vi.advanceTimersByTimeAsync(1_001);
@@ -43,9 +43,9 @@ describe('leases of rows in hand', () => {
 
   test('are not renewed before their time, nor when the row was put down, nor after the stop', async () => {
     const { keeper, renewed } = keeperWith();
-    keeper.hold('me', [one('a'), one('b')]);
+    keeper.hold('me', [one('a'), one('b')], performance.now());
     await vi.advanceTimersByTimeAsync(500);
-    keeper.hold('me', [one('c')]);
+    keeper.hold('me', [one('c')], performance.now());
     keeper.drop([one('a')]);
     await vi.advanceTimersByTimeAsync(500);
     expect(renewed).toEqual(['me/b/3']);
@@ -57,7 +57,7 @@ describe('leases of rows in hand', () => {
 
   test('end, once, after so many renewals', async () => {
     const { keeper, renewed, ended } = keeperWith({ maxRenewals: 2 });
-    keeper.hold('me', [one('a')]);
+    keeper.hold('me', [one('a')], performance.now());
     await vi.advanceTimersByTimeAsync(10_000);
     expect([renewed.length, ended, keeper.held]).toEqual([2, ['a'], 0]);
     keeper.stop();
@@ -65,7 +65,7 @@ describe('leases of rows in hand', () => {
 
   test('end when the row turns out to be somebody else’s', async () => {
     const { keeper, ended } = keeperWith({ lost: ['a'] });
-    keeper.hold('me', [one('a'), one('b')]);
+    keeper.hold('me', [one('a'), one('b')], performance.now());
     await vi.advanceTimersByTimeAsync(3_000);
     expect([ended, keeper.held]).toEqual([['a'], 1]);
     keeper.stop();
@@ -74,11 +74,52 @@ describe('leases of rows in hand', () => {
   test('are tried again at the next interval while the database is away', async () => {
     let isAway = true;
     const { keeper, renewed, ended } = keeperWith({ fails: () => isAway });
-    keeper.hold('me', [one('a')]);
-    await vi.advanceTimersByTimeAsync(2_000);
+    keeper.hold('me', [one('a')], performance.now());
+    await vi.advanceTimersByTimeAsync(1_000);
     isAway = false;
     await vi.advanceTimersByTimeAsync(1_000);
     expect([renewed, ended]).toEqual([['me/a/3'], []]);
+    keeper.stop();
+  });
+
+  test('end when they could not be renewed for their whole time, also while a renewal is not answered', async () => {
+    const { keeper, ended } = keeperWith({ fails: () => true });
+    keeper.hold('me', [one('a')], performance.now());
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect([ended, keeper.holds(one('a'))]).toEqual([[], true]);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect([ended, keeper.holds(one('a'))]).toEqual([['a'], false]);
+    keeper.stop();
+
+    const silent: string[] = [];
+    const unanswered = new LeaseKeeper(leaseSeconds, silentLogger, () => new Promise(() => undefined), {
+      maxRenewals: Infinity,
+      onEnding: (messageId) => silent.push(messageId),
+    });
+    unanswered.hold('me', [one('a')], performance.now());
+    await vi.advanceTimersByTimeAsync(3_000);
+    expect(silent).toEqual(['a']);
+    unanswered.stop();
+  });
+
+  test('run from the time of the claim, however late its answer is read', async () => {
+    const { keeper } = keeperWith();
+    const claimedAt = performance.now();
+    await vi.advanceTimersByTimeAsync(2_900);
+    keeper.hold('me', [one('a')], claimedAt);
+    expect(keeper.holds(one('a'))).toBe(true);
+    expect(keeper.holds({ messageId: 'a', attempts: 4 })).toBe(false);
+    await vi.advanceTimersByTimeAsync(100);
+    expect(keeper.holds(one('a'))).toBe(false);
+    keeper.stop();
+  });
+
+  test('of another try of a row replace those of the try before', async () => {
+    const { keeper } = keeperWith();
+    keeper.hold('me', [one('a')], performance.now());
+    keeper.hold('me', [{ messageId: 'a', attempts: 4 }], performance.now());
+    keeper.drop([one('a')]);
+    expect(keeper.holds({ messageId: 'a', attempts: 4 })).toBe(true);
     keeper.stop();
   });
 });

@@ -14,9 +14,13 @@ type Renew = (holder: string, tries: readonly ClaimedTry[]) => Promise<readonly 
 /**
  * Renews the leases of rows in hand: every third of a lease, those that have not been renewed for that long. A healthy
  * publisher never has a row in hand for so long, so this costs it nothing.
+ *
+ * It also knows which leases have run out here, by a clock that goes on while the process is stopped or busy: what it had in
+ * hand then may be somebody else's by now, and must not be begun any more.
  */
 export class LeaseKeeper {
   readonly #held = new Map<string, Held>();
+  readonly #leaseMs: number;
   readonly #intervalMs: number;
   readonly #logger: Logger;
   readonly #renew: Renew;
@@ -25,8 +29,8 @@ export class LeaseKeeper {
   #renewing: Promise<void> = Promise.resolve();
 
   /**
-   * @param limit - after so many renewals, or when the row turns out to be somebody else's, `onEnding` is called once and
-   * the lease is left to run out
+   * @param limit - after so many renewals, when the row turns out to be somebody else's, or when its lease has run out
+   * because it could not be renewed, `onEnding` is called once
    */
   constructor(
     leaseSeconds: number,
@@ -37,7 +41,8 @@ export class LeaseKeeper {
       onEnding: () => undefined,
     },
   ) {
-    this.#intervalMs = (leaseSeconds * 1000) / 3;
+    this.#leaseMs = leaseSeconds * 1000;
+    this.#intervalMs = this.#leaseMs / 3;
     this.#logger = logger;
     this.#renew = renew;
     this.#limit = limit;
@@ -47,22 +52,33 @@ export class LeaseKeeper {
     return this.#held.size;
   }
 
-  hold(holder: string, rows: readonly ClaimedTry[]): void {
-    const now = monotonicMs();
+  /** @param sinceMs - when the claim was sent: the lease began no earlier, and its answer may have waited long to be read */
+  hold(holder: string, rows: readonly ClaimedTry[], sinceMs: number): void {
     for (const row of rows) {
-      if (!this.#held.has(row.messageId)) {
-        this.#held.set(row.messageId, { holder, attempts: row.attempts, renewals: 0, renewedAt: now });
+      const held = this.#held.get(row.messageId);
+      if (held?.holder !== holder || held.attempts !== row.attempts) {
+        this.#held.set(row.messageId, { holder, attempts: row.attempts, renewals: 0, renewedAt: sinceMs });
       }
     }
     this.#timer ??= setInterval(() => {
+      // At once, not behind a renewal that the database does not answer.
+      this.#endExpired();
       this.#renewing = this.#renewing.then(() => this.#renewOld());
     }, this.#intervalMs).unref();
   }
 
   drop(rows: readonly ClaimedTry[]): void {
     for (const row of rows) {
-      this.#held.delete(row.messageId);
+      if (this.#held.get(row.messageId)?.attempts === row.attempts) {
+        this.#held.delete(row.messageId);
+      }
     }
+  }
+
+  /** Whether the lease under which a row was claimed still runs. */
+  holds(row: ClaimedTry): boolean {
+    const held = this.#held.get(row.messageId);
+    return held?.attempts === row.attempts && monotonicMs() - held.renewedAt < this.#leaseMs;
   }
 
   stop(): void {
@@ -70,9 +86,18 @@ export class LeaseKeeper {
     this.#timer = undefined;
   }
 
-  async #renewOld(): Promise<void> {
+  #endExpired(): void {
     const now = monotonicMs();
+    for (const [messageId, held] of this.#held) {
+      if (now - held.renewedAt >= this.#leaseMs) {
+        this.#end(messageId);
+      }
+    }
+  }
+
+  async #renewOld(): Promise<void> {
     const byHolder = new Map<string, ClaimedTry[]>();
+    const now = monotonicMs();
     for (const [messageId, held] of this.#held) {
       if (now - held.renewedAt < this.#intervalMs * 0.9) {
         continue;

@@ -6,7 +6,7 @@ import {
   nothingToSettle,
 } from '../contract/work.js';
 import type { Breakers } from '../failure/breakers.js';
-import { pause } from './clock.js';
+import { monotonicMs, pause } from './clock.js';
 import type { InstanceIdentity } from './instance-identity.js';
 import type { OutageLog } from './outage-log.js';
 import { OwedSettlements } from './owed-settlements.js';
@@ -39,9 +39,11 @@ export interface Claim {
   readonly more: boolean;
   /** Milliseconds until something becomes due, `null` when nothing is known to. */
   readonly dueMs: number | null;
+  /** When the claim was sent, by the monotonic clock: the leases began then or later. */
+  readonly sentAtMs: number;
 }
 
-export const nothingClaimed: Claim = { holder: '', rows: [], full: false, more: false, dueMs: null };
+export const nothingClaimed: Claim = { holder: '', rows: [], full: false, more: false, dueMs: null, sentAtMs: 0 };
 
 // Looks that were full of rows nobody may take before their streams are moved out of the way of claims.
 const saturatedLooks = 3;
@@ -70,10 +72,11 @@ export class WorkExchange {
       const owed = this.owed.take() ?? { holder: identity.current, settlements: nothingToSettle };
       // Rows are settled under the id that claimed them, and claimed when nothing is owed any more under any.
       const claims = limit > 0 && owed.holder === identity.current && this.owed.size === 0 && !signal.aborted;
+      const sentAtMs = monotonicMs();
       try {
         const result = await this.#exchange(owed.holder, owed.settlements, claims ? limit : 0);
         if (claims) {
-          return this.#taken(owed.holder, result, limit);
+          return this.#taken(owed.holder, result, limit, sentAtMs);
         }
         const stillToClaim = limit > 0 && !signal.aborted;
         if (!stillToClaim && this.owed.size === 0) {
@@ -124,11 +127,12 @@ export class WorkExchange {
     return result;
   }
 
-  #taken(holder: string, { claimed, candidates, dueMs }: ClaimResult, limit: number): Claim {
+  #taken(holder: string, { claimed, candidates, dueMs }: ClaimResult, limit: number, sentAtMs: number): Claim {
     const { breakers, breakerKey } = this.#settings;
     const full = candidates >= limit;
     this.#saturated = full && claimed.length === 0 ? this.#saturated + 1 : 0;
     breakers.handedOut(claimed.map(breakerKey));
-    return { holder, rows: claimed, full, more: claimed.length > 0 && (full || candidates > claimed.length), dueMs };
+    const more = claimed.length > 0 && (full || candidates > claimed.length);
+    return { holder, rows: claimed, full, more, dueMs, sentAtMs };
   }
 }
