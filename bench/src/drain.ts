@@ -1,97 +1,91 @@
-import { type Whizbang, createWhizbang } from '@whizbang/core';
-import { InProcessBroker } from '@whizbang/core/testing';
-import { waitFor } from '@whizbang/test/fixtures';
-import { connect } from 'amqplib';
-
-import { OrderPlaced, orderPlaced } from './order-placed.js';
-import { distributionOf } from './percentiles.js';
+import type { ContenderKey } from './contenders/index.js';
+import { drain, enter } from './drain-run.js';
+import { type Goal, atLeast, exactly } from './goals.js';
+import { ratioOf } from './percentiles.js';
+import { QueueWitness } from './queue-witness.js';
+import { type Rates, rateBar, rateRow, troublesOf } from './rates.js';
 import { report } from './report.js';
-import { BenchServices } from './services.js';
+import { inRounds } from './rounds.js';
+import { peersPostgres, BenchServices } from './services.js';
+import { repeatsOf, sizeOf } from './settings.js';
 
-// How fast one publisher empties an outbox of 1,000 streams, beside what the broker's own client does with the same bodies.
-const count = Number(process.env['WHIZBANG_BENCH_MESSAGES'] ?? 20_000);
-const repeats = Number(process.env['WHIZBANG_BENCH_REPEATS'] ?? 3);
-const queue = 'drained';
-
-await using services = new BenchServices();
-const [database, broker] = [await services.database(), await services.broker()];
-const pool = services.pool(database, 2);
-const model = await connect(broker, { noDelay: true });
-services.atEnd(() => model.close());
-const channel = await model.createChannel();
-await channel.assertExchange(OrderPlaced.destination, 'topic', { durable: true });
-await channel.assertQueue(queue, { durable: true, arguments: { 'x-queue-type': 'quorum' } });
-await channel.bindQueue(queue, OrderPlaced.destination, '#');
-InProcessBroker.named('drain').tap(OrderPlaced.destination, () => undefined);
-
-const rates = { rabbitmq: [] as number[], memory: [] as number[], amqplib: [] as number[] };
-for (let repeat = 0; repeat < repeats; repeat += 1) {
-  rates.rabbitmq.push(await drain(broker));
-  rates.memory.push(await drain('memory:drain'));
-  rates.amqplib.push(await raw());
-}
-const names = {
-  rabbitmq: 'outbox → RabbitMQ quorum queue, confirmed',
-  memory: 'outbox → in-process',
-  amqplib: 'amqplib alone → quorum queue, confirmed, 1,000 in flight',
+// How fast one process empties an outbox into RabbitMQ, with confirms.
+const count = sizeOf('MESSAGES', 50_000);
+const repeats = repeatsOf();
+// A rate needs no more messages than that of those that are slow, and theirs does not fall with less of them.
+const counts: Partial<Record<ContenderKey, number>> = {
+  'pg-boss': Math.ceil(count / 2.5),
+  'graphile-worker': Math.ceil(count / 2.5),
+  'outbox-polling': Math.ceil(count / 12.5),
+  'outbox-replication': Math.ceil(count / 12.5),
 };
-const rows = Object.entries(rates).map(([way, perSecond]) => ({
-  way: names[way as keyof typeof names],
-  'messages/s (median)': distributionOf(perSecond).p50,
-  runs: perSecond.map((rate) => Math.round(rate)).join(', '),
-}));
-await report('drain', rows, [
-  `${count} messages of 1,000 streams, ${JSON.stringify(orderPlaced(0)).length} bytes each.`,
-]);
+const handWritten = ['hand-delete-100', 'hand-delete-1000', 'hand-update-100', 'hand-update-1000'] as const;
+const jobQueues = ['pg-boss', 'graphile-worker'] as const;
+const outboxes = ['outbox-polling', 'outbox-replication'] as const;
+const keys = ['whizbang', ...handWritten, ...jobQueues, ...outboxes, 'raw-confirms', 'raw-claim'] as const;
 
-async function drain(url: string): Promise<number> {
-  await fill();
-  const whizbang: Whizbang = await createWhizbang({ service: 'orders', database, broker: url });
-  const begun = performance.now();
-  await whizbang.start();
-  await waitFor(() => whizbang.counters.published === count, {
-    message: 'an empty outbox',
-    timeoutMs: 300_000,
-    intervalMs: 5,
+await using services = new BenchServices(peersPostgres);
+const broker = await services.broker();
+const entries = new Map(
+  await Promise.all(keys.map(async (key) => [key, await enter(services, key, counts[key] ?? count)] as const)),
+);
+const all: { queueType: string; key: (typeof keys)[number]; rates: Rates }[] = [];
+const goals: Goal[] = [];
+for (const queueType of ['quorum', 'classic'] as const) {
+  const { witness, close } = await QueueWitness.create(broker, queueType);
+  const rates = Object.fromEntries(
+    keys.map((key) => [key, { name: entries.get(key)?.contender.name ?? key, perSecond: [], trouble: [] }]),
+  ) as unknown as Record<(typeof keys)[number], Rates>;
+  await inRounds(repeats, keys, async (key, round) => {
+    const entry = entries.get(key);
+    if (entry === undefined) return;
+    const sink = key === 'raw-claim' ? 'none' : 'rabbitmq';
+    const run = await drain(entry, { sink, broker, witness, readAll: round === 0 });
+    rates[key].perSecond.push(run.perSecond);
+    rates[key].trouble.push(run.trouble);
+    console.log(`${queueType}, round ${round + 1}: ${rates[key].name} ${Math.round(run.perSecond)}/s`);
   });
-  const perSecond = (count / (performance.now() - begun)) * 1000;
-  await whizbang.stop();
-  await channel.purgeQueue(queue);
-  return perSecond;
+  await witness.remove();
+  await close();
+  for (const key of keys) all.push({ queueType, key, rates: rates[key] });
+  goals.push(...goalsOf(queueType, rates));
 }
+await report({
+  name: 'drain',
+  measures: `${count} messages of 1 KB waiting → RabbitMQ with confirms, one process, from the first messages that are through to the empty table`,
+  rows: all.map(({ queueType, rates }) => rateRow(`${queueType}: ${rates.name}`, rates)),
+  goals,
+  settings: {
+    messages: count,
+    repeats,
+    ...Object.fromEntries(
+      [...entries.values()].map((entry) => [entry.contender.name, `${entry.contender.settings}; ${entry.count} messages`]),
+    ),
+  },
+  versions: services.versions,
+  remarks: all.flatMap(({ queueType, rates }) => troublesOf([rates]).map((trouble) => `${queueType}: ${trouble}`)),
+  chart: {
+    title: 'drain: an outbox into RabbitMQ, confirmed',
+    unit: 'messages/s',
+    bars: all.map(({ queueType, key, rates }) => rateBar(`${queueType}: ${rates.name}`, rates, key === 'whizbang')),
+  },
+});
 
-async function fill(): Promise<void> {
-  const producer = await createWhizbang({ service: 'orders', database: pool, broker: 'memory:' });
-  for (let index = 0; index < count; index += 1000) {
-    const payloads = Array.from({ length: Math.min(1000, count - index) }, (_, offset) => orderPlaced(index + offset));
-    await producer.publishMany(pool, OrderPlaced, payloads);
-  }
-  await producer.stop();
-  await pool.query('vacuum analyze whizbang.wh_outbox');
-}
-
-async function raw(): Promise<number> {
-  const confirming = await model.createConfirmChannel();
-  const body = Buffer.from(JSON.stringify(orderPlaced(0)));
-  const begun = performance.now();
-  let sent = 0;
-  let confirmed = 0;
-  await new Promise<void>((resolve, reject) => {
-    const send = (): void => {
-      while (sent < count && sent - confirmed < 1000) {
-        sent += 1;
-        confirming.publish(OrderPlaced.destination, OrderPlaced.type, body, { persistent: true }, (error: unknown) => {
-          if (error !== null) return reject(new Error('not confirmed', { cause: error }));
-          confirmed += 1;
-          if (confirmed === count) resolve();
-          else send();
-        });
-      }
-    };
-    send();
-  });
-  const perSecond = (count / (performance.now() - begun)) * 1000;
-  await confirming.close();
-  await channel.purgeQueue(queue);
-  return perSecond;
+function goalsOf(queueType: string, rates: Record<(typeof keys)[number], Rates>): Goal[] {
+  const ours = rates.whizbang.perSecond;
+  // Round by round: a claim and a confirm that never overlap.
+  const limit = rates['raw-confirms'].perSecond.map(
+    (confirms, round) => 1 / (1 / confirms + 1 / (rates['raw-claim'].perSecond[round] ?? NaN)),
+  );
+  const best = (of: readonly (typeof keys)[number][]): number =>
+    Math.min(...of.map((key) => ratioOf(ours, rates[key].perSecond)));
+  const troubles = rates.whizbang.trouble.reduce((sum, { lost, doubled }) => sum + lost + doubled, 0);
+  return [
+    atLeast(`${queueType}: of the limit 1 / (1 / claim and delete + 1 / confirms)`, ratioOf(ours, limit), 0.9),
+    atLeast(`${queueType}: × the best hand-written`, best(handWritten), 1.05),
+    atLeast(`${queueType}: × pg-boss, publishing`, best(['pg-boss']), 1.3),
+    atLeast(`${queueType}: × graphile-worker, publishing`, best(['graphile-worker']), 1.3),
+    atLeast(`${queueType}: × pg-transactional-outbox`, best(outboxes), 7),
+    exactly(`${queueType}: Whizbang's messages lost or doubled`, troubles, 0),
+  ];
 }

@@ -5,16 +5,7 @@ interface Bench {
 }
 
 const benches: ReadonlyMap<string, Bench> = new Map([
-  ['latency', { measures: 'from publishNow to the handler, through RabbitMQ', load: () => import('./latency.js') }],
-  ['enqueue', { measures: 'what listening publishers cost 32 producers', load: () => import('./enqueue.js') }],
-  ['drain', { measures: 'how fast an outbox is emptied', load: () => import('./drain.js') }],
-  [
-    'growth',
-    {
-      measures: 'what claims, status and sentinel cost beside millions of rows that wait',
-      load: () => import('./growth.js'),
-    },
-  ],
+  ['drain', { measures: 'how fast an outbox is emptied into RabbitMQ', load: () => import('./drain.js') }],
 ]);
 
 const name = process.argv[2];

@@ -15,5 +15,13 @@ export function distributionOf(values: readonly number[]): Distribution {
 }
 
 export function medianOf(values: readonly number[]): number {
-  return distributionOf(values).p50;
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = Math.floor(sorted.length / 2);
+  const [low = NaN, high = NaN] = [sorted[sorted.length % 2 === 0 ? middle - 1 : middle], sorted[middle]];
+  return (low + high) / 2;
+}
+
+/** The median of what the runs of one round have to do with each other, so that what the machine does besides falls on both. */
+export function ratioOf(ours: readonly number[], theirs: readonly number[]): number {
+  return medianOf(ours.flatMap((value, round) => (theirs[round] === undefined ? [] : [value / theirs[round]])));
 }

@@ -1,15 +1,35 @@
+import { createRequire } from 'node:module';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { cpus, release, totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 
-type Row = Readonly<Record<string, string | number>>;
+import type { Goal } from './goals.js';
+import { type Chart, drawChart } from './plot.js';
 
-/** Prints a table and writes `bench/results/<name>.json`, with what the numbers were measured on. */
-export async function report(name: string, rows: readonly Row[], remarks: readonly string[] = []): Promise<void> {
-  console.table(
-    rows.map((row) => Object.fromEntries(Object.entries(row).map(([key, value]) => [key, rounded(value)]))),
-  );
-  for (const remark of remarks) console.log(remark);
+export type Row = Readonly<Record<string, string | number>>;
+
+export interface Report {
+  readonly name: string;
+  /** What is measured, and how. */
+  readonly measures: string;
+  readonly rows: readonly Row[];
+  readonly goals: readonly Goal[];
+  /** Sizes, repeats and each contender's settings. */
+  readonly settings: Readonly<Record<string, string | number>>;
+  readonly versions?: Readonly<Record<string, string>>;
+  /** What a reader has to know, losses and doubles above all. */
+  readonly remarks?: readonly string[];
+  readonly chart: Chart;
+}
+
+const packages = ['amqplib', 'kafkajs', 'pg', 'pg-boss', 'graphile-worker', 'pg-transactional-outbox'];
+const folder = new URL('../results/', import.meta.url);
+
+/** Prints the tables and writes `bench/results/<name>.json` and `.svg`, with what the numbers were measured on. */
+export async function report({ chart, ...content }: Report): Promise<void> {
+  printTable(content.rows);
+  printTable(content.goals.map(({ reached, ...goal }) => ({ ...goal, reached: reached ? 'yes' : 'NO' })));
+  for (const remark of content.remarks ?? []) console.log(remark);
   const machine = {
     cpu: cpus()[0]?.model,
     cores: cpus().length,
@@ -17,14 +37,39 @@ export async function report(name: string, rows: readonly Row[], remarks: readon
     kernel: release(),
     node: process.version,
   };
-  const folder = new URL('../results/', import.meta.url);
+  const result = {
+    ...content,
+    measuredAt: new Date().toISOString(),
+    machine,
+    versions: { ...content.versions, ...(await packageVersions()) },
+  };
   await mkdir(folder, { recursive: true });
-  const file = new URL(`${name}.json`, folder);
-  await writeFile(
-    file,
-    `${JSON.stringify({ name, measuredAt: new Date().toISOString(), machine, rows, remarks }, null, 2)}\n`,
-  );
+  const file = new URL(`${content.name}.json`, folder);
+  await writeFile(file, `${JSON.stringify(result, null, 2)}\n`);
+  await writeFile(new URL(`${content.name}.svg`, folder), drawChart(chart));
   console.log(`written to ${fileURLToPath(file)}`);
+}
+
+function printTable(rows: readonly Row[]): void {
+  console.table(
+    rows.map((row) => Object.fromEntries(Object.entries(row).map(([key, value]) => [key, rounded(value)]))),
+  );
+}
+
+async function packageVersions(): Promise<Record<string, string>> {
+  const require = createRequire(import.meta.url);
+  const { readFile } = await import('node:fs/promises');
+  const versions: Record<string, string> = {};
+  for (const name of packages) {
+    // Not every package exports its package.json.
+    for (const place of require.resolve.paths(name) ?? []) {
+      const text = await readFile(`${place}/${name}/package.json`, 'utf8').catch(() => undefined);
+      if (text === undefined) continue;
+      versions[name] = (JSON.parse(text) as { version: string }).version;
+      break;
+    }
+  }
+  return versions;
 }
 
 function rounded(value: string | number): string | number {

@@ -1,6 +1,17 @@
 import { type Whizbang, createWhizbang, migrate } from '@whizbang/core';
-import { type PostgresSettings, startPostgres, startRabbitmq, waitFor } from '@whizbang/test/fixtures';
+import {
+  type PostgresSettings,
+  createTopics,
+  startKafka,
+  startPostgres,
+  startRabbitmq,
+  waitFor,
+} from '@whizbang/test/fixtures';
+import { connect } from 'amqplib';
 import pg from 'pg';
+
+/** As a server that logical replication is used on would be set; fsync and commits as by default. */
+export const peersPostgres: PostgresSettings = { shared_buffers: '1GB', max_wal_size: '4GB', wal_level: 'logical' };
 
 /**
  * A Postgres with its default durability, a broker where one is wanted, and what was opened on them, all ended with the
@@ -9,6 +20,7 @@ import pg from 'pg';
 export class BenchServices implements AsyncDisposable {
   readonly #toClose: (() => Promise<unknown>)[] = [];
   readonly #settings: PostgresSettings;
+  readonly versions: Record<string, string> = {};
   #postgresUrl = '';
   #createDatabase: (() => Promise<string>) | undefined;
 
@@ -24,15 +36,22 @@ export class BenchServices implements AsyncDisposable {
 
   /** A migrated database of its own. */
   async database(): Promise<string> {
+    const url = await this.emptyDatabase();
+    await migrate({ database: url });
+    return url;
+  }
+
+  async emptyDatabase(): Promise<string> {
     if (this.#createDatabase === undefined) {
       const postgres = await startPostgres({ private: true, settings: this.#settings });
       this.atEnd(() => postgres.stop());
       this.#postgresUrl = postgres.url;
       this.#createDatabase = async () => (await postgres.createDatabase()).url;
+      const pool = this.pool(postgres.url, 1);
+      const { rows } = await pool.query<{ server_version: string }>('show server_version');
+      this.versions['PostgreSQL'] = rows[0]?.server_version ?? '';
     }
-    const url = await this.#createDatabase();
-    await migrate({ database: url });
-    return url;
+    return this.#createDatabase();
   }
 
   get postgresUrl(): string {
@@ -42,7 +61,17 @@ export class BenchServices implements AsyncDisposable {
   async broker(): Promise<string> {
     const rabbitmq = await startRabbitmq({ private: true });
     this.atEnd(() => rabbitmq.stop());
+    const model = await connect(rabbitmq.url);
+    this.versions['RabbitMQ'] = String(model.connection.serverProperties.version);
+    await model.close();
     return rabbitmq.url;
+  }
+
+  async kafka(topics: readonly string[], partitions: number): Promise<string> {
+    const kafka = await startKafka({ private: true });
+    this.atEnd(() => kafka.stop());
+    await createTopics(kafka.url, topics, partitions);
+    return kafka.url;
   }
 
   pool(connectionString: string, max: number): pg.Pool {
