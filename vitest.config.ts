@@ -10,6 +10,7 @@ export default defineConfig({
     // The tests share one Postgres and one broker; more files at once than this measure the machine instead of the code.
     maxWorkers: 2,
     retry: 0,
+    server: { deps: { external: [/\/packages\/[^/]+\/dist\//] } },
     testTimeout: 60_000,
     hookTimeout: 180_000,
     projects: [

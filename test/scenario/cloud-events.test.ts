@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { MessageContext } from '@whizbang/core';
 import { describe, expect, test } from 'vitest';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { brokers } from './brokers/index.js';
 import { OrderChanged } from './orders.js';
 import { atEnd, migratedDatabase, testService } from './test-service.js';

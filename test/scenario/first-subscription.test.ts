@@ -2,7 +2,7 @@ import type { Transport } from '@whizbang/core/transport';
 import { createInProcessTransport } from '@whizbang/core/testing';
 import { expect, test } from 'vitest';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { OrderChanged } from './orders.js';
 import { KeptLog, migratedDatabase, testService } from './test-service.js';
 

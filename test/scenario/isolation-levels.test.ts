@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { Ledger, insertHandled } from './ledger.js';
 import { OrderChanged } from './orders.js';
 import { KeptLog, inTransaction, migratedDatabase, testPool, testService } from './test-service.js';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { brokers } from './brokers/index.js';
 import { StreamTraffic } from './stream-traffic.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { brokers } from './brokers/index.js';
 import { Ledger, countRows, insertHandled } from './ledger.js';
 import { OrderChanged } from './orders.js';

@@ -6,7 +6,7 @@ import { connect } from 'amqplib';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { type TestBroker, testBroker } from '../fixtures/test-services.js';
 import { OrderChanged } from './orders.js';
 import { inTransaction, migratedDatabase, testService } from './test-service.js';

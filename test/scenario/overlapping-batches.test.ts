@@ -4,7 +4,7 @@ import type { OutgoingMessage, PublishOutcome } from '@whizbang/core/transport';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { migratedDatabase, testService } from './test-service.js';
 
 const Counted = defineMessage('counts.counted', {

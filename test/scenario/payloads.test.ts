@@ -3,7 +3,7 @@ import { createTransport } from '@whizbang/transport-rabbitmq';
 import type pg from 'pg';
 import { beforeAll, describe, expect, test } from 'vitest';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { testBroker } from '../fixtures/test-services.js';
 import { NoteTaken, OrderChanged } from './orders.js';
 import { migratedDatabase, testService } from './test-service.js';

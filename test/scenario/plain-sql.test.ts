@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 
 import { type MessageContext } from '@whizbang/core';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { OrderChanged } from './orders.js';
 import { migratedDatabase, testService } from './test-service.js';
 

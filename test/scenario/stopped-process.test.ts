@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { rabbitmq } from './brokers/rabbitmq.js';
 import { countRows } from './ledger.js';
 import { OrderChanged } from './orders.js';

@@ -15,7 +15,7 @@ import type pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { OrderChanged } from './orders.js';
 import { inTransaction, migratedDatabase, testService } from './test-service.js';
 

@@ -2,7 +2,7 @@ import { type Logger, type Whizbang, type WhizbangOptions, createWhizbang, migra
 import pg from 'pg';
 import { afterAll, onTestFinished } from 'vitest';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { testDatabase } from '../fixtures/test-services.js';
 
 type CleanUp = () => Promise<void>;

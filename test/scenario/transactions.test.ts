@@ -5,7 +5,7 @@ import type pg from 'pg';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { Ledger, countRows, insertHandled } from './ledger.js';
 import { OrderChanged } from './orders.js';
 import { inTransaction, migratedDatabase, testService, untilAsleep } from './test-service.js';

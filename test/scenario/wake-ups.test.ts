@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { createTransport } from '@whizbang/transport-rabbitmq';
 import { beforeAll, expect, test } from 'vitest';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { type TestBroker, testBroker } from '../fixtures/test-services.js';
 import { OrderChanged } from './orders.js';
 import { KeptLog, inTransaction, migratedDatabase, testService, untilAsleep } from './test-service.js';

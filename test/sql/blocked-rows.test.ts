@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { type ClaimedRow, WorkTable, inTransaction, migratedDatabase, workTables } from './work-table.js';
 
 const me = '0190aaaa-0000-7000-8000-000000000001';

@@ -5,7 +5,7 @@ import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { testDatabase } from '../fixtures/test-services.js';
 
 const OrderPlaced = defineMessage('orders.order-placed', {

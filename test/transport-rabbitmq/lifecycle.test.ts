@@ -2,7 +2,7 @@ import { type AddressInfo, type Server, type Socket, createServer } from 'node:n
 import { createTransport } from '@whizbang/transport-rabbitmq';
 import { expect, onTestFinished, test } from 'vitest';
 import { defaultType, messageTo } from '../conformance/messages.js';
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { testBroker } from '../fixtures/test-services.js';
 import { never, outcomeText } from '../fixtures/watched-transport.js';
 import { connected, connecting } from './connected.js';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Delivery, SubscriptionRequest, Transport } from '@whizbang/core/transport';
 import { describe, expect, test } from 'vitest';
 import { defaultType, messageTo, messagesTo } from '../conformance/messages.js';
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { testBroker } from '../fixtures/test-services.js';
 import { arrived, firstOfEach, idOf, never } from '../fixtures/watched-transport.js';
 import { connected, rawChannel } from './connected.js';

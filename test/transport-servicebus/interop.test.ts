@@ -1,7 +1,7 @@
 import { ServiceBusClient } from '@azure/service-bus';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { messageTo, messagesTo, newStream } from '../conformance/messages.js';
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { ServicebusStandIn } from '../fixtures/servicebus/stand-in/stand-in.js';
 import { ServicebusWitness } from '../fixtures/servicebus/servicebus-witness.js';
 import { arrived, never } from '../fixtures/watched-transport.js';

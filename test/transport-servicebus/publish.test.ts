@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { messageTo, messagesTo, newStream } from '../conformance/messages.js';
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { conditions } from '../fixtures/servicebus/stand-in/conditions.js';
 import { ServicebusStandIn } from '../fixtures/servicebus/stand-in/stand-in.js';
 import { never, outcomeText } from '../fixtures/watched-transport.js';

@@ -1,7 +1,7 @@
 import type { Delivery } from '@whizbang/core/transport';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { defaultType, messageTo, messagesTo, newStream } from '../conformance/messages.js';
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { ServicebusStandIn } from '../fixtures/servicebus/stand-in/stand-in.js';
 import { arrived, firstOfEach, idOf, never } from '../fixtures/watched-transport.js';
 import { connected, idsOf, subscribed } from './connected.js';

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { defaultType, messageTo, newStream } from '../conformance/messages.js';
-import { waitFor } from '../fixtures/index.js';
+import { waitFor } from '../fixtures/wait-for.js';
 import { emulatorAdministration } from '../fixtures/servicebus/administered-entities.js';
 import { ServicebusStandIn } from '../fixtures/servicebus/stand-in/stand-in.js';
 import { arrived, never, outcomeText } from '../fixtures/watched-transport.js';

@@ -1,3 +1,4 @@
+import { setImmediate as immediate } from 'node:timers/promises';
 import type { Logger } from '../contract/logger.js';
 import { MessageFailureReason, failureReasonName } from '../contract/message-failure-reason.js';
 import type { PublishOutcome, Transport } from '../contract/transport.js';
@@ -128,9 +129,14 @@ export class Publisher {
         continue;
       }
       await this.#launchSuspect();
+      const claiming = this.#mayClaim() ? this.#claim() : undefined;
+      if (claiming !== undefined && this.#hand.size > 0) {
+        // The request goes out first: the database works while this process encodes and sends.
+        await immediate();
+      }
       this.#launch();
-      if (this.#mayClaim()) {
-        const next = await this.#claim();
+      if (claiming !== undefined) {
+        const next = await claiming;
         const idle = this.#hand.size === 0 && this.#underWay.size === 0 && this.#work.owed.size === 0;
         if (idle && next.rows.length === 0) {
           await this.#work.rest(next);
@@ -151,7 +157,12 @@ export class Publisher {
       return false;
     }
     const idle = this.#hand.size === 0 && this.#underWay.size === 0;
-    return idle || this.#work.owed.size > 0 || (this.#more && this.#hand.size < this.#settings.batchSize);
+    return idle || this.#work.owed.size > 0 || (this.#more && this.#hasRoom());
+  }
+
+  /** For a batch in hand beside the one that goes out next. */
+  #hasRoom(): boolean {
+    return this.#hand.size <= this.#settings.batchSize;
   }
 
   #patienceMs(): number {
@@ -258,8 +269,7 @@ export class Publisher {
 
   /** Settles what is owed and takes the next rows into hand, when there is room for them. */
   async #claim(): Promise<Claim> {
-    const { batchSize } = this.#settings;
-    const room = this.#hand.size < batchSize ? batchSize : 0;
+    const room = this.#hasRoom() ? this.#settings.batchSize : 0;
     // Their failures reach the database with this exchange, so it claims nothing of theirs; those that stop meanwhile stay.
     const delivered = [...this.#stopping];
     const claim = await this.#work.run(room);
