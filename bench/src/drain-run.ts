@@ -6,8 +6,8 @@ import type pg from 'pg';
 import type { Contender, Sink } from './contenders/contender.js';
 import { type ContenderKey, contenderOf } from './contenders/index.js';
 import { ordersPlaced } from './order-placed.js';
-import type { QueueWitness } from './queue-witness.js';
 import type { BenchServices } from './services.js';
+import type { Arrivals } from './tally.js';
 import type { WorkerResult, WorkerTask } from './worker.process.js';
 
 /** A contender with its database, and how much it is given. */
@@ -69,10 +69,17 @@ export interface DrainRun {
   readonly result: WorkerResult;
 }
 
+/** Somebody at the broker who knows how much has arrived since `purge`. */
+export interface CountingWitness {
+  purge(): Promise<void>;
+  count(): Promise<number>;
+  read?(count: number, streams: number): Promise<Arrivals>;
+}
+
 export interface DrainPlace {
   readonly sink: Sink;
   readonly broker?: string;
-  readonly witness?: QueueWitness;
+  readonly witness?: CountingWitness;
   /** Read every message that arrived instead of counting them. */
   readonly readAll?: boolean;
 }
@@ -86,7 +93,7 @@ export async function drain(entry: Entry, { sink, broker = '', witness, readAll 
   const seconds = (result.settledAt - result.first.at) / 1000;
   return {
     perSecond: (entry.count - result.first.count) / seconds,
-    trouble: await troubleOf(entry, result, sink === 'rabbitmq' ? witness : undefined, readAll),
+    trouble: await troubleOf(entry, result, sink === 'rabbitmq' || sink === 'kafka' ? witness : undefined, readAll),
     result,
   };
 }
@@ -104,19 +111,20 @@ async function work(entry: Entry, { contender, database, broker, sink, count, st
 }
 
 export function startWorker(task: WorkerTask) {
-  return runProgram(fileURLToPath(new URL('./worker.process.js', import.meta.url)), { BENCH_TASK: JSON.stringify(task) });
+  const file = fileURLToPath(new URL('./worker.process.js', import.meta.url));
+  return runProgram(file, { BENCH_TASK: JSON.stringify(task) });
 }
 
 async function troubleOf(
   { count, streams }: Entry,
   result: WorkerResult,
-  witness: QueueWitness | undefined,
+  witness: CountingWitness | undefined,
   readAll: boolean,
 ): Promise<Trouble> {
   if (witness === undefined) {
     return { lost: result.missing, doubled: result.duplicates, outOfOrder: result.outOfOrder };
   }
-  if (readAll) {
+  if (readAll && witness.read !== undefined) {
     const { missing, duplicates, outOfOrder } = await witness.read(count, streams);
     return { lost: missing, doubled: duplicates, outOfOrder };
   }

@@ -5,6 +5,12 @@ interface Bench {
 }
 
 const benches: ReadonlyMap<string, Bench> = new Map([
+  [
+    'drain-memory',
+    { measures: 'the same into the in-process transport', load: () => import('./drain-memory.js') },
+  ],
+  ['drain-kafka', { measures: 'the same into Kafka', load: () => import('./drain-kafka.js') }],
+  ['ordered', { measures: 'what strict order costs', load: () => import('./ordered.js') }],
   ['drain', { measures: 'how fast an outbox is emptied into RabbitMQ', load: () => import('./drain.js') }],
 ]);
 

@@ -55,6 +55,9 @@ export function graphileWorker({ ordered = false }: { readonly ordered?: boolean
 async function worker({ database, broker, sink }: Job, progress: Progress): Promise<Worker> {
   const publisher = sink === 'rabbitmq' ? await openPublisher(broker) : undefined;
   const pgPool = new pg.Pool({ connectionString: database, max: poolSize });
+  // It asks for both.
+  pgPool.on('error', () => undefined);
+  pgPool.on('connect', (client) => client.on('error', () => undefined));
   const concurrentJobs = publisher === undefined ? 24 : 100;
   const order = async (payload: unknown): Promise<void> => {
     if (publisher !== undefined) {
