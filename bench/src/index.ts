@@ -5,6 +5,11 @@ interface Bench {
 }
 
 const benches: ReadonlyMap<string, Bench> = new Map([
+  ['enqueue', { measures: 'what the outbox costs the transaction that uses it', load: () => import('./enqueue.js') }],
+  ['enqueue-bulk', { measures: 'the same, 1,000 messages a call', load: () => import('./enqueue-bulk.js') }],
+  ['handle', { measures: 'from the inbox through a handler', load: () => import('./handle.js') }],
+  ['latency', { measures: 'from the commit to a consumer of the queue', load: () => import('./latency.js') }],
+  ['idle', { measures: 'what it costs while there is nothing to do', load: () => import('./idle.js') }],
   [
     'drain-memory',
     { measures: 'the same into the in-process transport', load: () => import('./drain-memory.js') },

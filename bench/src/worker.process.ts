@@ -56,6 +56,10 @@ const worker = await contender.worker(task, {
     advance(1);
   },
 });
+process.on('SIGUSR2', () => {
+  const { user, system } = process.cpuUsage();
+  say({ cpuSeconds: (user + system) / 1e6, through, firstAt: first?.at, rss: process.memoryUsage().rss });
+});
 process.once('SIGTERM', () => void worker.stop().then(() => process.exit(0)));
 const stopProfile = await profile();
 await worker.start();

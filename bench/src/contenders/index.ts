@@ -1,3 +1,4 @@
+import { bareInsert } from './bare-insert.js';
 import type { Contender } from './contender.js';
 import { graphileWorker } from './graphile-worker.js';
 import { handWritten } from './hand-written.js';
@@ -24,6 +25,7 @@ const contenders = {
   'outbox-polling-ordered': () => pgTransactionalOutbox({ listener: 'polling', ordered: true }),
   'outbox-replication': () => pgTransactionalOutbox({ listener: 'replication' }),
   'outbox-replication-ordered': () => pgTransactionalOutbox({ listener: 'replication', ordered: true }),
+  'bare-insert': () => bareInsert(),
   'raw-confirms': () => rawConfirms(),
   'raw-kafka': () => rawKafka(),
   'raw-claim': () => rawClaim(1000),
