@@ -66,8 +66,8 @@ async function fill(messages: number): Promise<void> {
   for (let index = 0; index < messages; index += 1000) {
     const orders = ordersPlaced(Math.min(1000, messages - index), 1000, index);
     await pool.query(
-      `select whizbang.store_inbox_messages($1::uuid[], array_fill($2::text, array[$3]), array_fill($2::text, array[$3]),
-              array_fill('orders'::text, array[$3]), $4::text[], array_fill('{}'::text, array[$3]), $5::uuid[])`,
+      `select whizbang.store_inbox_messages($1::uuid[], array_fill($2::text, array[$3::integer]), array_fill($2::text, array[$3::integer]),
+              array_fill('orders'::text, array[$3::integer]), $4::text[], array_fill('{}'::text, array[$3::integer]), $5::uuid[])`,
       [
         orders.map(() => v7()),
         OrderPlaced.type,

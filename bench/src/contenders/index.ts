@@ -5,12 +5,16 @@ import { handWritten } from './hand-written.js';
 import { rawClaim, rawConfirms, rawKafka } from './limits.js';
 import { pgBoss } from './pg-boss.js';
 import { pgTransactionalOutbox } from './pg-transactional-outbox.js';
+import { whizbangBeside } from './whizbang-beside.js';
 import { whizbang } from './whizbang.js';
 
 /** By the key under which a bench and its child processes know them. */
 const contenders = {
   whizbang: () => whizbang(),
   'whizbang-unordered': () => whizbang({ ordered: false }),
+  'whizbang-beside': () => whizbangBeside(),
+  /** On a database where somebody's transaction stays open. */
+  'whizbang-open': () => whizbang(),
   'hand-delete-100': () => handWritten({ batch: 100, finish: 'delete' }),
   'hand-delete-1000': () => handWritten({ batch: 1000, finish: 'delete' }),
   'hand-update-100': () => handWritten({ batch: 100, finish: 'update' }),
