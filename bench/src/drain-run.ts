@@ -6,8 +6,8 @@ import type pg from 'pg';
 import type { Contender, Sink } from './contenders/contender.js';
 import { type ContenderKey, contenderOf } from './contenders/index.js';
 import { ordersPlaced } from './order-placed.js';
-import type { QueueWitness } from './queue-witness.js';
 import type { BenchServices } from './services.js';
+import type { Arrivals } from './tally.js';
 import type { WorkerResult, WorkerTask } from './worker.process.js';
 
 /** A contender with its database, and how much it is given. */
@@ -20,7 +20,12 @@ export interface Entry {
   readonly streams: number;
 }
 
-export async function enter(services: BenchServices, key: ContenderKey, count: number, streams = 1000): Promise<Entry> {
+export async function enter(
+  services: BenchServices,
+  key: ContenderKey,
+  count: number,
+  streams = 1000,
+): Promise<Entry> {
   const contender = contenderOf(key);
   const database = await services.emptyDatabase();
   const pool = services.pool(database, 2);
@@ -64,19 +69,23 @@ export interface DrainRun {
   readonly result: WorkerResult;
 }
 
+/** Somebody at the broker who knows how much has arrived since `purge`. */
+export interface CountingWitness {
+  purge(): Promise<void>;
+  count(): Promise<number>;
+  read?(count: number, streams: number): Promise<Arrivals>;
+}
+
 export interface DrainPlace {
   readonly sink: Sink;
   readonly broker?: string;
-  readonly witness?: QueueWitness;
+  readonly witness?: CountingWitness;
   /** Read every message that arrived instead of counting them. */
   readonly readAll?: boolean;
 }
 
 /** Fills, starts one worker process, and measures from the first messages that are through to the empty table. */
-export async function drain(
-  entry: Entry,
-  { sink, broker = '', witness, readAll = false }: DrainPlace,
-): Promise<DrainRun> {
+export async function drain(entry: Entry, { sink, broker = '', witness, readAll = false }: DrainPlace): Promise<DrainRun> {
   await witness?.purge();
   await fill(entry);
   const result = await work(entry, { ...entry, sink, broker, contender: entry.key });
@@ -84,15 +93,12 @@ export async function drain(
   const seconds = (result.settledAt - result.first.at) / 1000;
   return {
     perSecond: (entry.count - result.first.count) / seconds,
-    trouble: await troubleOf(entry, result, sink === 'rabbitmq' ? witness : undefined, readAll),
+    trouble: await troubleOf(entry, result, sink === 'rabbitmq' || sink === 'kafka' ? witness : undefined, readAll),
     result,
   };
 }
 
-async function work(
-  entry: Entry,
-  { contender, database, broker, sink, count, streams }: WorkerTask,
-): Promise<WorkerResult> {
+async function work(entry: Entry, { contender, database, broker, sink, count, streams }: WorkerTask): Promise<WorkerResult> {
   const task: WorkerTask = { contender, database, broker, sink, count, streams };
   await using worker = startWorker(task);
   const said = await worker.waitForMessage(({ result }) => result !== undefined, {
@@ -105,21 +111,20 @@ async function work(
 }
 
 export function startWorker(task: WorkerTask) {
-  return runProgram(fileURLToPath(new URL('./worker.process.js', import.meta.url)), {
-    BENCH_TASK: JSON.stringify(task),
-  });
+  const file = fileURLToPath(new URL('./worker.process.js', import.meta.url));
+  return runProgram(file, { BENCH_TASK: JSON.stringify(task) });
 }
 
 async function troubleOf(
   { count, streams }: Entry,
   result: WorkerResult,
-  witness: QueueWitness | undefined,
+  witness: CountingWitness | undefined,
   readAll: boolean,
 ): Promise<Trouble> {
   if (witness === undefined) {
     return { lost: result.missing, doubled: result.duplicates, outOfOrder: result.outOfOrder };
   }
-  if (readAll) {
+  if (readAll && witness.read !== undefined) {
     const { missing, duplicates, outOfOrder } = await witness.read(count, streams);
     return { lost: missing, doubled: duplicates, outOfOrder };
   }

@@ -2,10 +2,12 @@ import { waitFor } from '@whizbang/test/fixtures';
 import { type Channel, connect } from 'amqplib';
 
 import { OrderPlaced, sequenceOf } from './order-placed.js';
+import type { CountingWitness } from './drain-run.js';
+import type { BenchServices } from './services.js';
 import { type Arrivals, Tally } from './tally.js';
 
 /** A queue that gets everything, whoever publishes, and what is in it. */
-export class QueueWitness {
+export class QueueWitness implements CountingWitness {
   readonly queue: string;
   readonly #channel: Channel;
 
@@ -14,17 +16,15 @@ export class QueueWitness {
     this.queue = queue;
   }
 
-  static async create(
-    url: string,
-    queueType: 'quorum' | 'classic',
-  ): Promise<{ witness: QueueWitness; close: () => Promise<void> }> {
+  static async create(services: BenchServices, url: string, queueType: 'quorum' | 'classic'): Promise<QueueWitness> {
     const model = await connect(url, { noDelay: true });
+    services.atEnd(() => model.close());
     const channel = await model.createChannel();
     const queue = `witness-${queueType}`;
     await channel.assertExchange(OrderPlaced.destination, 'topic', { durable: true });
     await channel.assertQueue(queue, { durable: true, arguments: { 'x-queue-type': queueType } });
     await channel.bindQueue(queue, OrderPlaced.destination, '#');
-    return { witness: new QueueWitness(channel, queue), close: () => model.close() };
+    return new QueueWitness(channel, queue);
   }
 
   async count(): Promise<number> {

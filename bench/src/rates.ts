@@ -10,6 +10,10 @@ export interface Rates {
   readonly trouble: Trouble[];
 }
 
+export function emptyRates(name: string): Rates {
+  return { name, perSecond: [], trouble: [] };
+}
+
 /** A row of the table of results: median, spread, each run. */
 export function rateRow(what: string, { perSecond }: Pick<Rates, 'perSecond'>, unit = 'messages/s'): Row {
   return {

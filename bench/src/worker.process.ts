@@ -1,4 +1,6 @@
 // One contender's worker at its work. Says when what was waiting is through, and goes on until SIGTERM when nothing was.
+import { writeFileSync } from 'node:fs';
+import { Session } from 'node:inspector/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 
 import pg from 'pg';
@@ -26,6 +28,9 @@ export interface WorkerResult {
   readonly maxRssBytes: number;
 }
 
+// The fixture turns them on, and packages that ship maps pay for it with every error that they make on their way.
+process.setSourceMapsEnabled(false);
+
 const task = JSON.parse(process.env['BENCH_TASK'] ?? '{}') as WorkerTask;
 const contender = contenderOf(task.contender);
 const { count } = task;
@@ -51,7 +56,12 @@ const worker = await contender.worker(task, {
     advance(1);
   },
 });
+process.on('SIGUSR2', () => {
+  const { user, system } = process.cpuUsage();
+  say({ cpuSeconds: (user + system) / 1e6, through, firstAt: first?.at, rss: process.memoryUsage().rss });
+});
 process.once('SIGTERM', () => void worker.stop().then(() => process.exit(0)));
+const stopProfile = await profile();
 await worker.start();
 say({ started: true, pid: process.pid });
 if (count > 0) {
@@ -67,7 +77,22 @@ if (count > 0) {
     cpuSeconds: (user + system) / 1e6,
     maxRssBytes: process.resourceUsage().maxRSS * 1024,
   };
+  await stopProfile();
   say({ result });
+}
+
+/** A CPU profile of the work alone, in the folder that WHIZBANG_BENCH_PROFILE names. */
+async function profile(): Promise<() => Promise<void>> {
+  const folder = process.env['WHIZBANG_BENCH_PROFILE'];
+  if (folder === undefined) return async () => undefined;
+  const session = new Session();
+  session.connect();
+  await session.post('Profiler.enable');
+  await session.post('Profiler.start');
+  return async () => {
+    const { profile: recorded } = await session.post('Profiler.stop');
+    writeFileSync(`${folder}/${task.contender}-${process.pid}.cpuprofile`, JSON.stringify(recorded));
+  };
 }
 
 async function settled(): Promise<void> {

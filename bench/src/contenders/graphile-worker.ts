@@ -14,7 +14,8 @@ const logger = new Logger(() => (level, message) => {
 export function graphileWorker({ ordered = false }: { readonly ordered?: boolean } = {}): Contender {
   return {
     name: `graphile-worker${ordered ? ', a queue per stream' : ''}`,
-    settings: `localQueue.size 500, completeJobBatchDelay 0, concurrentJobs 24 (100 with a publishing task), maxPoolSize ${poolSize}`,
+    // A local queue takes one job of each named queue at a time, and then waits: a few messages a second.
+    settings: `${ordered ? 'no local queue' : 'localQueue.size 500'}, completeJobBatchDelay 0, concurrentJobs 24 (100 with a publishing task), maxPoolSize ${ordered ? 24 : poolSize}`,
     prepare: async (pool) => void (await runMigrations({ pgPool: pool, logger })),
     reset: async (pool) =>
       void (await pool.query(
@@ -48,13 +49,17 @@ export function graphileWorker({ ordered = false }: { readonly ordered?: boolean
       },
       close: async () => undefined,
     }),
-    worker,
+    worker: (job, progress) => worker(job, progress, ordered),
   };
 }
 
-async function worker({ database, broker, sink }: Job, progress: Progress): Promise<Worker> {
+async function worker({ database, broker, sink }: Job, progress: Progress, ordered: boolean): Promise<Worker> {
+  const maxPoolSize = ordered ? 24 : poolSize;
   const publisher = sink === 'rabbitmq' ? await openPublisher(broker) : undefined;
-  const pgPool = new pg.Pool({ connectionString: database, max: poolSize });
+  const pgPool = new pg.Pool({ connectionString: database, max: maxPoolSize });
+  // It asks for both.
+  pgPool.on('error', () => undefined);
+  pgPool.on('connect', (client) => client.on('error', () => undefined));
   const concurrentJobs = publisher === undefined ? 24 : 100;
   const order = async (payload: unknown): Promise<void> => {
     if (publisher !== undefined) {
@@ -75,8 +80,8 @@ async function worker({ database, broker, sink }: Job, progress: Progress): Prom
         preset: {
           worker: {
             concurrentJobs,
-            maxPoolSize: poolSize,
-            localQueue: { size: 500 },
+            maxPoolSize,
+            ...(ordered ? {} : { localQueue: { size: 500 } }),
             completeJobBatchDelay: 0,
             failJobBatchDelay: 0,
           },

@@ -1,15 +1,20 @@
+import { bareInsert } from './bare-insert.js';
 import type { Contender } from './contender.js';
 import { graphileWorker } from './graphile-worker.js';
 import { handWritten } from './hand-written.js';
 import { rawClaim, rawConfirms, rawKafka } from './limits.js';
 import { pgBoss } from './pg-boss.js';
 import { pgTransactionalOutbox } from './pg-transactional-outbox.js';
+import { whizbangBeside } from './whizbang-beside.js';
 import { whizbang } from './whizbang.js';
 
 /** By the key under which a bench and its child processes know them. */
 const contenders = {
   whizbang: () => whizbang(),
   'whizbang-unordered': () => whizbang({ ordered: false }),
+  'whizbang-beside': () => whizbangBeside(),
+  /** On a database where somebody's transaction stays open. */
+  'whizbang-open': () => whizbang(),
   'hand-delete-100': () => handWritten({ batch: 100, finish: 'delete' }),
   'hand-delete-1000': () => handWritten({ batch: 1000, finish: 'delete' }),
   'hand-update-100': () => handWritten({ batch: 100, finish: 'update' }),
@@ -24,6 +29,7 @@ const contenders = {
   'outbox-polling-ordered': () => pgTransactionalOutbox({ listener: 'polling', ordered: true }),
   'outbox-replication': () => pgTransactionalOutbox({ listener: 'replication' }),
   'outbox-replication-ordered': () => pgTransactionalOutbox({ listener: 'replication', ordered: true }),
+  'bare-insert': () => bareInsert(),
   'raw-confirms': () => rawConfirms(),
   'raw-kafka': () => rawKafka(),
   'raw-claim': () => rawClaim(1000),

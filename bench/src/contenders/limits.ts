@@ -1,7 +1,7 @@
+import { connect } from 'amqplib';
 import pg from 'pg';
 
-import { ordersPlaced } from '../order-placed.js';
-import { openPublisher } from './confirming-publisher.js';
+import { OrderPlaced, ordersPlaced } from '../order-placed.js';
 import type { Contender, Job, Progress, Worker } from './contender.js';
 import { handWritten } from './hand-written.js';
 import { openKafkaProducer } from './kafka-producer.js';
@@ -22,18 +22,29 @@ export function rawConfirms(): Contender {
     name: 'amqplib alone',
     settings: `persistent, confirms, ${window} in flight, one channel`,
     worker: async ({ broker, count, streams }, progress) => {
-      const publisher = await openPublisher(broker);
+      const model = await connect(broker, { noDelay: true });
+      const channel = await model.createConfirmChannel();
       const bodies = ordersPlaced(count, streams).map((order) => Buffer.from(JSON.stringify(order)));
-      return begun(async () => {
-        let next = 0;
-        const lane = async (): Promise<void> => {
-          for (let body = bodies[next++]; body !== undefined; body = bodies[next++]) {
-            await publisher.publish(body);
+      const options = { persistent: true, contentType: 'application/json' };
+      const sendAll = (): Promise<void> =>
+        new Promise((resolve, reject) => {
+          let [sent, confirmed] = [0, 0];
+          const onConfirm = (error: unknown): void => {
+            if (error !== null && error !== undefined) return reject(new Error('not confirmed', { cause: error }));
+            confirmed += 1;
             progress.through(1);
-          }
-        };
-        await Promise.all(Array.from({ length: window }, lane));
-      }, publisher.close);
+            if (confirmed === count) resolve();
+            else send();
+          };
+          const send = (): void => {
+            while (sent < count && sent - confirmed < window) {
+              const body = bodies[sent++] ?? Buffer.alloc(0);
+              channel.publish(OrderPlaced.destination, OrderPlaced.type, body, options, onConfirm);
+            }
+          };
+          send();
+        });
+      return begun(sendAll, () => model.close());
     },
   };
 }
