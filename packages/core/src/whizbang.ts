@@ -206,7 +206,7 @@ export class Whizbang implements AsyncDisposable {
 
   /** Creates or updates the tables; see {@link migrate}. Needs a role that may create tables; running does not. */
   async migrate(): Promise<MigrateResult> {
-    return migrate({ database: this.#database.pool, schema: this.#schema.name });
+    return migrate({ database: this.#database.pool, schema: this.#schema.name, logger: this.#logger });
   }
 
   /**
