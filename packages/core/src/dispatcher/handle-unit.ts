@@ -169,6 +169,7 @@ function contextOf(
     causationId: metadata.causationId ?? null,
     source: metadata.source ?? null,
     headers: metadata.headers ?? {},
+    json: row.eventData,
     status: row.status,
   };
 }
