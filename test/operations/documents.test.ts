@@ -131,11 +131,11 @@ describe('dead-letters.md', () => {
   });
 });
 
-describe('seeds.md', () => {
+describe.each(['seeds.md', 'field-reports.md'])('%s', (document) => {
   const root = fileURLToPath(new URL('../../', import.meta.url));
-  const text = readFileSync(pathOf('seeds.md'), 'utf8');
+  const text = readFileSync(pathOf(document), 'utf8');
   // `file` "title", and further titles of the same file.
-  const named = [...text.matchAll(/`((?:test|packages)\/[\w./-]+\.test\.ts)` ("[^"]+"(?:, "[^"]+")*)/g)].flatMap(
+  const named = [...text.matchAll(/`((?:test|packages)\/[\w./-]+\.ts)` ("[^"]+"(?:, "[^"]+")*)/g)].flatMap(
     ([, file = '', titles = '']) => [...titles.matchAll(/"([^"]+)"/g)].map(([, title = '']) => [file, title] as const),
   );
 

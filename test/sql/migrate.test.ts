@@ -1,3 +1,7 @@
+import { createHash } from 'node:crypto';
+import { readFileSync, readdirSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
 import { migrate } from '@whizbang/core';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -113,6 +117,101 @@ test('two schemas live in one database without seeing each other', async () => {
   await one.store(['a1']);
   expect(await two.claim(me)).toEqual([]);
   expect(await one.claimLabels(me)).toEqual(['a1']);
+});
+
+describe('whatever the search_path is', () => {
+  /** A pool whose sessions begin with this search_path, as those of a role may. */
+  const poolWith = (url: string, searchPath: string) => {
+    const pool = new pg.Pool({ connectionString: url, max: 4, options: `-c search_path=${searchPath}` });
+    pool.on('error', () => undefined);
+    onTestFinished(() => pool.end());
+    return pool;
+  };
+
+  test.each(['whizbang', 'My-App'])('with none, %s is migrated, found again and works', async (schema) => {
+    const { url } = await emptyDatabase();
+    const pool = poolWith(url, '""');
+    expect((await migrate({ database: pool, schema })).applied.length).toBeGreaterThan(20);
+    expect(await migrate({ database: pool, schema })).toEqual({ applied: [] });
+    await seeItWork(pool, schema);
+  });
+
+  test('with a schema first that has tables and functions of our names, those are never used', async () => {
+    const { url, pool } = await emptyDatabase();
+    await migrate({ database: pool });
+    // Its functions fail when they are called, its tables when they are written to.
+    await pool.query(`create schema evil; create function evil.trap() returns trigger language plpgsql
+      as $trap$ begin raise exception 'an object of schema evil was used'; end $trap$`);
+    await pool.query(`do $do$ declare t record; f record; begin
+      for t in select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+               where n.nspname = 'whizbang' and c.relkind = 'r' loop
+        execute format('create table evil.%I (like whizbang.%I including all)', t.relname, t.relname);
+        execute format('create trigger trap before insert or update or delete on evil.%I execute function evil.trap()', t.relname);
+      end loop;
+      for f in select p.proname, oidvectortypes(p.proargtypes) as parameters from pg_proc p
+               join pg_namespace n on n.oid = p.pronamespace where n.nspname = 'whizbang' and p.prokind = 'f' loop
+        execute format('create function evil.%I(%s) returns text language plpgsql as %L', f.proname, f.parameters,
+                       'begin raise exception ''an object of schema evil was used''; end');
+      end loop;
+    end $do$`);
+    const misled = poolWith(url, 'evil,public');
+    await expect(misled.query('insert into wh_doorbells default values')).rejects.toThrow(/schema evil|null value/);
+    expect(await migrate({ database: misled })).toEqual({ applied: [] });
+    await seeItWork(misled, 'whizbang');
+    expect((await migrate({ database: misled, schema: 'another' })).applied.length).toBeGreaterThan(20);
+    await seeItWork(misled, 'another');
+  });
+});
+
+describe('from each earlier migration, with rows in every state', () => {
+  const folder = fileURLToPath(new URL('../../sql/migrations/', import.meta.url));
+  const files = readdirSync(folder)
+    .filter((file) => file.endsWith('.sql'))
+    .toSorted();
+  // The first has everything that a row needs; those after it are what an upgrade meets.
+  const earlier = files.slice(0, -1).map((file, index) => [file, files.slice(0, index + 1)] as const);
+
+  test.each(earlier)('%s', async (_, applied) => {
+    const { pool } = await emptyDatabase();
+    await pool.query(`create schema whizbang; create table whizbang.wh_schema_migrations (
+      kind text not null, name text not null, checksum text not null, library_version text not null,
+      applied_at timestamptz not null default now(), primary key (kind, name))`);
+    for (const file of applied) {
+      const text = readFileSync(folder + file, 'utf8');
+      await pool.query(text);
+      await pool.query(`insert into whizbang.wh_schema_migrations values ('migration', $1, $2, '0.0.1')`, [
+        file.replace(/\.sql$/, ''),
+        createHash('sha256').update(text).digest('hex'),
+      ]);
+    }
+    await pool.query(`
+      insert into whizbang.wh_outbox (message_id, destination, message_type, event_data, stream_id, scheduled_for, attempts, instance_id, lease_expiry)
+      select gen_random_uuid(), 'orders', label, '{"n": 1}', stream, scheduled, attempts, holder, expiry
+      from (values ('waits', null::uuid, null::timestamptz, 0, null::uuid, null::timestamptz),
+                   ('retries', '00000000-0000-4000-8000-00000000000a', now() + interval '1 hour', 3, null, null),
+                   ('follows', '00000000-0000-4000-8000-00000000000a', null, 0, null, null),
+                   ('leased', null, null, 1, gen_random_uuid(), now() + interval '1 hour'),
+                   ('expired', null, null, 1, gen_random_uuid(), now() - interval '1 hour'),
+                   ('parked', null, 'infinity', 0, null, null)) r (label, stream, scheduled, attempts, holder, expiry);
+      insert into whizbang.wh_inbox (message_id, handler_name, message_type, event_data)
+      values (gen_random_uuid(), 'shipping/waits', 'waits', '{"n": 1}');
+      insert into whizbang.wh_dead_letters (dead_letter_id, source_table, source_id, message_type, envelope, failure_reason, attempts_when_dlq, generation, source_sequence)
+      values (gen_random_uuid(), 'wh_outbox', gen_random_uuid(), 'dead', '{"n": 1}', 2, 10, 'before', 1)`);
+
+    const upgraded = await migrate({ database: pool });
+    expect(upgraded.applied.filter((name) => /^\d{4}_/.test(name))).toEqual(
+      files.slice(applied.length).map((file) => file.replace(/\.sql$/, '')),
+    );
+    expect(await migrate({ database: pool })).toEqual({ applied: [] });
+    const outbox = new WorkTable('outbox', pool);
+    expect((await outbox.claimLabels(me)).toSorted()).toEqual(['expired', 'waits']);
+    expect(await new WorkTable('inbox', pool).claimLabels(me)).toEqual(['waits']);
+    const { rows } = await pool.query<{ recovered: boolean }>(
+      'select whizbang.recover_dead_letter(dead_letter_id) as recovered from whizbang.wh_dead_letters',
+    );
+    expect(rows).toEqual([{ recovered: true }]);
+    expect(await outbox.claimLabels(me)).toEqual(['dead']);
+  });
 });
 
 describe('when the schema is not what this library would make', () => {

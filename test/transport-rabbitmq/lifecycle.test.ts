@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { type AddressInfo, type Server, type Socket, createServer } from 'node:net';
 import { createTransport } from '@whizbang/transport-rabbitmq';
 import { expect, onTestFinished, test } from 'vitest';
@@ -5,7 +6,7 @@ import { defaultType, messageTo } from '../conformance/messages.js';
 import { waitFor } from '../fixtures/wait-for.js';
 import { testBroker } from '../fixtures/test-services.js';
 import { never, outcomeText } from '../fixtures/watched-transport.js';
-import { connected, connecting } from './connected.js';
+import { connected, connecting, rawChannel } from './connected.js';
 import { TcpGate } from '../conformance/tcp-gate.js';
 
 /** Sockets and timers of this process; a closed transport must leave what was there before. */
@@ -146,4 +147,124 @@ test('a handler that never ends does not keep close', async () => {
   });
   await waitFor(() => called, { message: 'the handler' });
   expect(await closingTime(transport)).toBeLessThan(5000);
+});
+
+/** The shared broker through a gate of one's own. */
+async function gated(): Promise<{ gate: TcpGate; url: string; direct: string; prefix: string }> {
+  const { url, prefix } = await testBroker();
+  const through = new URL(url);
+  const gate = new TcpGate({ host: through.hostname, port: Number(through.port) });
+  await gate.open();
+  onTestFinished(() => gate.close());
+  through.hostname = '127.0.0.1';
+  through.port = String(gate.port);
+  return { gate, url: through.href, direct: url, prefix };
+}
+
+test('after forty cuts at any moment there is one consumer, no listener more than at first, and each message arrives', async () => {
+  const { gate, url, direct, prefix } = await gated();
+  const warnings: Error[] = [];
+  const onWarning = (warning: Error) => warnings.push(warning);
+  process.on('warning', onWarning);
+  onTestFinished(() => void process.off('warning', onWarning));
+  const { transport, isReady } = await connected(url, { reconnectDelayMs: 5, reconnectMaxDelayMs: 20 });
+  const accepted = new Set<string | undefined>();
+  const request = {
+    service: prefix,
+    bindings: [{ destination: prefix, messageTypes: [defaultType] }],
+    ordered: true,
+    maxBatch: 10,
+    prefetch: 10,
+  };
+  await transport.subscribe(request, async (deliveries) => {
+    for (const { attributes } of deliveries) accepted.add(attributes['id']);
+  });
+  await waitFor(async () => (await transport.publish([messageTo(prefix)], never))[0]?.kind === 'confirmed', {
+    message: 'a confirm',
+  });
+  const confirmed: string[] = [];
+  for (let cut = 0; cut < 40; cut += 1) {
+    // Somewhere in the handshake, the declarations, the first messages, or a connection at rest.
+    await delay(Math.random() * 30);
+    const message = messageTo(prefix);
+    const publishing = transport.publish([message], never);
+    await delay(Math.random() * 10);
+    gate.cut();
+    if ((await publishing)[0]?.kind === 'confirmed') confirmed.push(message.messageId);
+  }
+  await isReady();
+  const last = messageTo(prefix);
+  await waitFor(async () => (await transport.publish([last], never))[0]?.kind === 'confirmed', {
+    message: 'a confirm after the cuts',
+  });
+  await waitFor(() => accepted.has(last.messageId) && confirmed.every((id) => accepted.has(id)), {
+    message: 'everything that was confirmed',
+    timeoutMs: 30_000,
+  });
+  const observer = await rawChannel(direct);
+  await waitFor(async () => (await observer.checkQueue(prefix)).consumerCount === 1, {
+    message: 'one consumer, as the broker counts them',
+  });
+  expect(warnings).toEqual([]);
+});
+
+test('a subscription that is closed while the broker is away does not come back with it', async () => {
+  const { gate, url, direct, prefix } = await gated();
+  const { transport, isReady } = await connected(url);
+  const deliveries: unknown[] = [];
+  const subscription = await transport.subscribe(
+    {
+      service: prefix,
+      bindings: [{ destination: prefix, messageTypes: [defaultType] }],
+      ordered: true,
+      maxBatch: 10,
+      prefetch: 10,
+    },
+    async (batch) => void deliveries.push(...batch),
+  );
+  const observer = await rawChannel(direct);
+  await waitFor(async () => (await transport.publish([messageTo(prefix)], never))[0]?.kind === 'confirmed', {
+    message: 'a confirm',
+  });
+  await waitFor(() => deliveries.length === 1, { message: 'the first message' });
+  await gate.outage(async () => {
+    await isReady(false);
+    await subscription.close();
+  });
+  await isReady();
+  expect((await transport.publish([messageTo(prefix)], never)).map((outcome) => outcomeText(outcome))).toEqual([
+    'confirmed',
+  ]);
+  expect(await observer.checkQueue(prefix)).toMatchObject({ consumerCount: 0, messageCount: 1 });
+  expect(deliveries).toHaveLength(1);
+});
+
+test('after seconds in which this process did nothing but compute, it publishes and receives again', async () => {
+  const { url, prefix } = await testBroker();
+  const { transport } = await connected(url, { heartbeatSeconds: 1 });
+  const accepted = new Set<string | undefined>();
+  await transport.subscribe(
+    {
+      service: prefix,
+      bindings: [{ destination: prefix, messageTypes: [defaultType] }],
+      ordered: true,
+      maxBatch: 10,
+      prefetch: 10,
+    },
+    async (deliveries) => {
+      for (const { attributes } of deliveries) accepted.add(attributes['id']);
+    },
+  );
+  await waitFor(async () => (await transport.publish([messageTo(prefix)], never))[0]?.kind === 'confirmed', {
+    message: 'a confirm',
+  });
+  // The broker ends a connection after two of its heartbeats have been missed.
+  const endMs = performance.now() + 5000;
+  while (performance.now() < endMs);
+  const message = messageTo(prefix);
+  await waitFor(async () => (await transport.publish([message], never))[0]?.kind === 'confirmed', {
+    message: 'a confirm afterwards',
+    timeoutMs: 30_000,
+  });
+  await waitFor(() => accepted.has(message.messageId), { message: 'the message', timeoutMs: 30_000 });
 });

@@ -176,6 +176,7 @@ export class Whizbang implements AsyncDisposable {
    * @throws StateError after `start()`
    */
   handle<Definition extends MessageDefinition>(message: Definition, handler: Handler<Definition>): this {
+    checkHandler(message, handler);
     this.#register(message, 1, ([first]) => {
       if (first !== undefined) {
         return handler(first.payload, first.context);
@@ -196,6 +197,7 @@ export class Whizbang implements AsyncDisposable {
     handler: BatchHandler<Definition>,
     options: { readonly maxBatch?: number } = {},
   ): this {
+    checkHandler(message, handler);
     const maxBatch = options.maxBatch ?? 100;
     if (!Number.isInteger(maxBatch) || maxBatch < 1) {
       throw new ConfigurationError(`maxBatch of '${message.type}' must be a whole number of at least 1.`);
@@ -206,7 +208,7 @@ export class Whizbang implements AsyncDisposable {
 
   /** Creates or updates the tables; see {@link migrate}. Needs a role that may create tables; running does not. */
   async migrate(): Promise<MigrateResult> {
-    return migrate({ database: this.#database.pool, schema: this.#schema.name });
+    return migrate({ database: this.#database.pool, schema: this.#schema.name, logger: this.#logger });
   }
 
   /**
@@ -350,5 +352,16 @@ export class Whizbang implements AsyncDisposable {
     }
     this.#instruments.add('stored', 1, { message_type: message.type });
     return { messageId: row.messageId };
+  }
+}
+
+// What is wrong would else show at the first message only, and send it and those behind it to the dead letters.
+function checkHandler(message: MessageDefinition, handler: unknown): void {
+  if (typeof message?.type !== 'string' || typeof message.schema?.['~standard']?.validate !== 'function') {
+    throw new ConfigurationError('A handler needs a message first, as defineMessage makes it.');
+  }
+  if (typeof handler !== 'function') {
+    const is = handler === null ? 'null' : typeof handler;
+    throw new ConfigurationError(`The handler of '${message.type}' must be a function; this is ${is}.`);
   }
 }

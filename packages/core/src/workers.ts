@@ -86,7 +86,7 @@ export class Workers {
           schema,
           logger,
           onRing: (channel) => {
-            sleepers[channel].ring();
+            sleepers[channel].hear();
             if (channel === 'deadletter') {
               // Who gives the duty up rings here.
               this.#duty?.wake();

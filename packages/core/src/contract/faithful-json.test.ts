@@ -55,11 +55,26 @@ describe('a value that JSON would change is refused with the path to it', () => 
     ['a boxed text', Object('a'), /^\$ is a String/],
     ['an instance of a class', new (class Order {})(), /^\$ is a Order/],
     ['a toJSON method of its own', { toJSON: () => 1 }, /^\$ has a toJSON method/],
+    ['what a regular expression found', /(?<letter>a)/.exec('a'), /^\$ is an array with the member groups/],
+    ['an array with a toJSON method', Object.assign([1], { toJSON: () => 2 }), /^\$ has a toJSON method/],
     ['a cycle', cycle, /^\$\.self\[0\] refers back/],
     ['too deep a nest', nest(maxJsonDepth + 1), /nested more than 500 levels/],
   ])('%s', (_, value, sentence) => {
     expect(() => faithfulJson(value)).toThrow(sentence);
   });
+});
+
+test('what somebody has added to the prototypes of the language changes nothing unnoticed', () => {
+  const prototypes = [BigInt.prototype, Array.prototype, Object.prototype];
+  for (const prototype of prototypes) {
+    Object.defineProperty(prototype, 'toJSON', { value: () => 'changed', configurable: true });
+    try {
+      expect(() => faithfulJson({ id: 1n }), prototype.constructor.name).toThrow(/is a BigInt|has a toJSON method/);
+      if (prototype !== BigInt.prototype) expect(() => faithfulJson([1])).toThrow('$ has a toJSON method');
+    } finally {
+      delete (prototype as { toJSON?: unknown }).toJSON;
+    }
+  }
 });
 
 describe('of a text from elsewhere it is told whether it is nested too deep', () => {

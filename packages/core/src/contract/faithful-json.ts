@@ -43,6 +43,7 @@ function checkValue(value: unknown, path: string, above: Set<object>, depth: num
   }
   above.add(value);
   if (Array.isArray(value)) {
+    checkArray(value, path);
     // A plain loop sees the holes that forEach would skip.
     for (let index = 0; index < value.length; index += 1) {
       checkValue(value[index], `${path}[${index}]`, above, depth + 1);
@@ -53,6 +54,15 @@ function checkValue(value: unknown, path: string, above: Set<object>, depth: num
   above.delete(value);
 }
 
+// What a regular expression found is an array with members that have names; JSON drops those.
+function checkArray(value: readonly unknown[], path: string): void {
+  refuseToJson(value, path);
+  const keys = Object.keys(value);
+  if (keys.length > value.length) {
+    throw new TypeError(`${path} is an array with the member ${keys.at(-1)}, which JSON would drop`);
+  }
+}
+
 function checkObject(value: object, path: string, above: Set<object>, depth: number): void {
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) {
@@ -60,9 +70,7 @@ function checkObject(value: object, path: string, above: Set<object>, depth: num
     const advice = value instanceof Date ? '; send value.toISOString()' : '; send a plain object';
     throw new TypeError(`${path} is a ${name}, which would not arrive as one${advice}`);
   }
-  if (typeof (value as { toJSON?: unknown }).toJSON === 'function') {
-    throw new TypeError(`${path} has a toJSON method, which would change it on the way`);
-  }
+  refuseToJson(value, path);
   if (Object.getOwnPropertySymbols(value).length > 0) {
     throw new TypeError(`${path} has a symbol as key, which JSON would drop`);
   }
@@ -70,6 +78,12 @@ function checkObject(value: object, path: string, above: Set<object>, depth: num
     if (member !== undefined) {
       checkValue(member, `${path}.${key}`, above, depth + 1);
     }
+  }
+}
+
+function refuseToJson(value: object, path: string): void {
+  if (typeof (value as { toJSON?: unknown }).toJSON === 'function') {
+    throw new TypeError(`${path} has a toJSON method, which would change it on the way`);
   }
 }
 

@@ -38,6 +38,11 @@ export interface MessageContext {
   /** The service that published it, as a path: `/orders`. */
   readonly source: string | null;
   readonly headers: Readonly<Record<string, string>>;
+  /**
+   * The payload as it was sent, character for character: for signatures, and for numbers beyond 2^53, of which JSON.parse
+   * loses digits.
+   */
+  readonly json: string;
   /** MessageProcessingStatus bits that earlier tries completed. */
   readonly status: number;
 }

@@ -24,6 +24,25 @@ test('everything that is wrong with a definition is said at once', () => {
   );
 });
 
+test('a definition may be an instance of a class: what it has from its class is kept, and its methods know it', () => {
+  class Orders {
+    readonly schema = z.object({ id: z.string() });
+    readonly #prefix = 'order-';
+    get destination() {
+      return 'orders';
+    }
+    get serializeStreams() {
+      return true;
+    }
+    stream({ id }: { id: string }) {
+      return this.#prefix + id;
+    }
+  }
+  const definition = defineMessage('orders.placed', new Orders());
+  expect(definition).toMatchObject({ type: 'orders.placed', destination: 'orders', serializeStreams: true });
+  expect(definition.stream?.({ id: '1' })).toBe('order-1');
+});
+
 test('a definition cannot be changed', () => {
   expect(Object.isFrozen(defineMessage('a', { schema, destination: 'orders' }))).toBe(true);
 });

@@ -79,7 +79,16 @@ export function defineMessage<Schema extends MessageSchema>(
     const list = problems.map(([path, problem]) => `${path} ${problem}`).join('; ');
     throw new ConfigurationError(`Message '${String(type)}' cannot be defined: ${list}.`);
   }
-  return Object.freeze({ ...options, type });
+  // Named one by one: what an instance of a class has from its class is not copied by a spread, nor is its `this`.
+  const { schema, destination, serializeStreams, streamFailurePolicy } = options;
+  return Object.freeze({
+    type,
+    schema,
+    destination,
+    ...(options.stream === undefined ? {} : { stream: options.stream.bind(options) }),
+    ...(serializeStreams === undefined ? {} : { serializeStreams }),
+    ...(streamFailurePolicy === undefined ? {} : { streamFailurePolicy }),
+  });
 }
 
 /** What a schema finds wrong, in words: `lines.0.count: must be a number`. */

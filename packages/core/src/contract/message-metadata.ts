@@ -19,3 +19,41 @@ export interface MessageMetadata {
   /** CloudEvents `source`: the service that published it. Set on received messages. */
   readonly source?: string;
 }
+
+/**
+ * Reads the `metadata` column. Anybody who may insert rows may have written anything there, and a transport encodes texts only:
+ * what throws in the middle of encoding a batch would take the rest of it along. null counts as absent.
+ *
+ * @throws TypeError that names what is no text
+ */
+export function readMetadata(json: string): MessageMetadata {
+  const metadata: unknown = JSON.parse(json);
+  if (!isObject(metadata)) {
+    throw new TypeError('the metadata of the row is no object');
+  }
+  for (const [name, value] of Object.entries(metadata)) {
+    if (value === null) {
+      delete metadata[name];
+    } else if (name === 'headers') {
+      checkHeaders(value);
+    } else if (typeof value !== 'string') {
+      throw new TypeError(`${name} in the metadata of the row is no text`);
+    }
+  }
+  return metadata;
+}
+
+function checkHeaders(headers: unknown): void {
+  if (!isObject(headers)) {
+    throw new TypeError('the headers of the row are no object');
+  }
+  for (const [name, value] of Object.entries(headers)) {
+    if (typeof value !== 'string') {
+      throw new TypeError(`the header ${name.slice(0, 140)} of the row is no text`);
+    }
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

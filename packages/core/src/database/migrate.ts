@@ -1,7 +1,9 @@
 import pg from 'pg';
+import { type Logger, silentLogger } from '../contract/logger.js';
 import { SchemaError } from '../errors/whizbang-error.js';
 import { libraryVersion } from '../options/library-version.js';
 import { explainDatabaseError } from './database-error.js';
+import { LockWait } from './lock-wait.js';
 import { beginReadCommitted } from './read-committed.js';
 import { type SchemaName, defaultSchema, inSchema, schemaName } from './schema-name.js';
 import { type SqlFile, sqlFiles } from './sql.generated.js';
@@ -11,12 +13,21 @@ export interface MigrateOptions {
   readonly database: string | pg.Pool;
   /** Default `whizbang`. Any name of up to 63 bytes. */
   readonly schema?: string;
+  /**
+   * How long to wait in all for other migrations, and for transactions that use the tables. A migration that falls silent
+   * is ended by the server after as long. Default 300,000
+   */
+  readonly lockTimeoutMs?: number;
+  /** Told who holds what is waited for. Default: silence. */
+  readonly logger?: Logger;
 }
 
 export interface MigrateResult {
   /** What was applied, in order: `0001_initial`, `claim_orphaned_outbox`, …; empty when everything was in place. */
   readonly applied: readonly string[];
 }
+
+const defaultLockTimeoutMs = 300_000;
 
 interface AppliedFile {
   name: string;
@@ -26,11 +37,12 @@ interface AppliedFile {
 }
 
 /**
- * Creates or updates Whizbang's schema. Safe to call from any number of processes at once: they queue on an advisory lock,
- * everything happens in one transaction, and where nothing is to be done no lock is taken and no DDL is run.
+ * Creates or updates Whizbang's schema. Safe to call from any number of processes at once: they wait for an advisory lock,
+ * everything happens in one transaction, and where nothing is to be done no lock is taken and no DDL is run. It gives way
+ * to transactions that use the tables: those who write wait half a second behind it, and then it tries again.
  *
  * @throws SchemaError when the schema is newer than this library, or a migration that was applied has been changed since
- * @throws DatabaseUnavailableError when the database refuses us
+ * @throws DatabaseUnavailableError when the database refuses us, or somebody holds what is needed for `lockTimeoutMs`
  */
 export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
   const schema = schemaName(options.schema ?? defaultSchema);
@@ -44,16 +56,24 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
       : undefined;
   // A connection that is lost between two statements fails the next one; the event alone must not end the process.
   client?.on('error', () => undefined);
+  const wait = new LockWait(schema, options.lockTimeoutMs ?? defaultLockTimeoutMs, options.logger ?? silentLogger);
   try {
     await client?.connect();
     if (client !== undefined) {
-      return { applied: await migrateOn(client, schema) };
+      return { applied: await migrateOn(client, schema, wait) };
     }
     const connection = await (options.database as pg.Pool).connect();
+    const ignore = (): void => undefined;
+    connection.on('error', ignore);
+    let broken = true;
     try {
-      return { applied: await migrateOn(connection, schema) };
+      const applied = await migrateOn(connection, schema, wait);
+      broken = false;
+      return { applied };
     } finally {
-      connection.release();
+      // What failed half-way may still be in its transaction; a pool must not hand that out.
+      connection.off('error', ignore);
+      connection.release(broken);
     }
   } catch (error) {
     throw explainDatabaseError(error, schema.name) ?? error;
@@ -62,17 +82,32 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
   }
 }
 
-async function migrateOn(connection: pg.ClientBase, schema: SchemaName): Promise<string[]> {
+async function migrateOn(connection: pg.ClientBase, schema: SchemaName, wait: LockWait): Promise<string[]> {
   if (pendingFiles(await appliedFiles(connection, schema), schema).length === 0) {
     return [];
   }
+  for (;;) {
+    const applied = await tryToMigrate(connection, schema, wait);
+    if (applied !== undefined) {
+      return applied;
+    }
+    await wait.pause(connection);
+  }
+}
+
+/** Returns `undefined` when somebody holds what it needs; nothing has changed then. */
+async function tryToMigrate(
+  connection: pg.ClientBase,
+  schema: SchemaName,
+  wait: LockWait,
+): Promise<string[] | undefined> {
   // Whatever the default here is: what another process did while this one waited for the lock must be seen.
   await connection.query(beginReadCommitted);
   try {
-    await connection.query('select pg_advisory_xact_lock(hashtext($1), hashtext($2))', [
-      'whizbang migrate',
-      schema.name,
-    ]);
+    if (!(await wait.lock(connection))) {
+      await connection.query('rollback');
+      return undefined;
+    }
     // Looked at again: another process may have done all of it while this one waited for the lock.
     const pending = pendingFiles(await appliedFiles(connection, schema), schema);
     await createFoundation(connection, schema);
@@ -83,6 +118,9 @@ async function migrateOn(connection: pg.ClientBase, schema: SchemaName): Promise
     return pending.map((file) => file.name);
   } catch (error) {
     await connection.query('rollback').catch(() => undefined);
+    if (wait.isHeldUp(error)) {
+      return undefined;
+    }
     throw error;
   }
 }

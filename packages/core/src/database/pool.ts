@@ -54,6 +54,8 @@ export function openDatabase(
     connectionTimeoutMillis: 10_000,
     idleTimeoutMillis: 30_000,
     keepAlive: true,
+    // A program that only publishes, and forgets to stop, ends when it is done.
+    allowExitOnIdle: true,
   });
   pool.on('error', onError);
   pool.on('acquire', listenForErrors);

@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { MessageFailureReason } from '../contract/message-failure-reason.js';
 import type { MessageContext, PublishOptions } from '../contract/message-context.js';
 import { type MessageDefinition, describeSchemaIssue } from '../contract/message-definition.js';
-import type { MessageMetadata } from '../contract/message-metadata.js';
+import { type MessageMetadata, readMetadata } from '../contract/message-metadata.js';
 import type { HandlerTransaction, Transaction } from '../contract/transaction.js';
 import { beginReadCommitted } from '../database/read-committed.js';
 import type { InboxStore } from '../inbox/inbox-store.js';
@@ -95,19 +95,21 @@ async function runInTransaction(
 ): Promise<UnitOutcome> {
   const tx = client as HandlerTransaction;
   const messages: { payload: unknown; context: MessageContext }[] = [];
+  let metadata: MessageMetadata = {};
   for (const row of unit.rows) {
     const read = await readPayload(row, handler.definition);
     if ('problem' in read) {
       return { kind: 'failed', error: new Error(read.problem), reason: read.reason, retryable: false };
     }
-    messages.push({ payload: read.payload, context: contextOf(row, tx, settings.publish, signal) });
+    metadata = messages.length === 0 ? read.metadata : metadata;
+    messages.push({ payload: read.payload, context: contextOf(row, read.metadata, tx, settings.publish, signal) });
   }
   const [first] = unit.rows;
   const run = async () => {
     await handler.run(messages);
   };
   try {
-    await (first === undefined ? run() : inHandlerSpan({ ...first, metadata: metadataOf(first) }, first.attempts, run));
+    await (first === undefined ? run() : inHandlerSpan({ ...first, metadata }, first.attempts, run));
     signal.throwIfAborted();
   } catch (error) {
     const reason = signal.aborted ? MessageFailureReason.LeaseExpired : MessageFailureReason.Unknown;
@@ -123,18 +125,22 @@ async function runInTransaction(
   return { kind: 'handled' };
 }
 
-type ReadPayload = { readonly payload: unknown } | { readonly problem: string; readonly reason: MessageFailureReason };
+type ReadPayload =
+  | { readonly payload: unknown; readonly metadata: MessageMetadata }
+  | { readonly problem: string; readonly reason: MessageFailureReason };
 
 async function readPayload(row: HeldMessage, definition: MessageDefinition): Promise<ReadPayload> {
   let value: unknown;
+  let metadata: MessageMetadata;
   try {
     value = JSON.parse(row.eventData);
+    metadata = readMetadata(row.metadata);
   } catch (error) {
     return { problem: String(error), reason: MessageFailureReason.SerializationError };
   }
   const result = await definition.schema['~standard'].validate(value);
   if (result.issues === undefined) {
-    return { payload: result.value };
+    return { payload: result.value, metadata };
   }
   const issues = result.issues.map(describeSchemaIssue);
   return {
@@ -143,17 +149,13 @@ async function readPayload(row: HeldMessage, definition: MessageDefinition): Pro
   };
 }
 
-function metadataOf(row: HeldMessage): MessageMetadata {
-  return JSON.parse(row.metadata) as MessageMetadata;
-}
-
 function contextOf(
   row: HeldMessage,
+  metadata: MessageMetadata,
   tx: HandlerTransaction,
   publish: PublishInTransaction,
   signal: AbortSignal,
 ): MessageContext {
-  const metadata = metadataOf(row);
   const correlationId = metadata.correlationId ?? row.messageId;
   return {
     tx,
@@ -169,6 +171,7 @@ function contextOf(
     causationId: metadata.causationId ?? null,
     source: metadata.source ?? null,
     headers: metadata.headers ?? {},
+    json: row.eventData,
     status: row.status,
   };
 }

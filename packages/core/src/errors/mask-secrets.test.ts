@@ -5,6 +5,7 @@ test.each([
   ['postgres://app:s3cret@db:5432/orders', 'postgres://app:***@db:5432/orders'],
   ['amqps://app:p@s3cret@broker/vhost', 'amqps://app:***@broker/vhost'],
   ['amqp://app:s3/cret@broker', 'amqp://app:***@broker'],
+  ['amqp://app:s3?c#ret@broker', 'amqp://app:***@broker'],
   ['redis://:s3cret@cache', 'redis://:***@cache'],
   [
     'Endpoint=sb://x.net/;SharedAccessKeyName=root;SharedAccessKey=s3cret+/=',

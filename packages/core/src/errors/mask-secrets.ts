@@ -5,7 +5,7 @@
  */
 export function maskSecrets(text: string): string {
   return text
-    .replaceAll(/([a-z][a-z0-9+.-]*:\/\/[^\s:/?#@]*):[^\s?#]*@/gi, '$1:***@')
+    .replaceAll(/([a-z][a-z0-9+.-]*:\/\/[^\s:/?#@]*):[^\s]*@/gi, '$1:***@')
     .replaceAll(/\b(password|passwd|pwd|secret|token)(["']?\s*:\s*)(["'])(?:(?!\3).)*\3/gi, '$1$2$3***$3')
     .replaceAll(
       /\b(SharedAccessKey|SharedAccessSignature|password|passwd|pwd|secret|token)(\s*=\s*)("[^"]*"|'[^']*'|[^\s;&"']+)/gi,

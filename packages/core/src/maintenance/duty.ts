@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import type { Logger } from '../contract/logger.js';
 import type { SchemaName } from '../database/schema-name.js';
-import { monotonicMs } from '../runtime/clock.js';
+import { monotonicMs, pause } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
 import { WakeSignal } from '../runtime/wake-signal.js';
 
@@ -18,6 +18,8 @@ const duty = 'maintenance';
 // Asked for every 15 s and held for 40: a dead instance is followed within 55 s.
 const askIntervalMs = 15_000;
 const leaseSeconds = 40;
+// Anybody in the database may NOTIFY that the duty is free.
+const leastIntervalMs = 250;
 
 /** Elects the one instance of a service that does recovery, maintenance and the sentinel. */
 export class Duty {
@@ -83,6 +85,7 @@ export class Duty {
         onElected();
       }
       await this.#wake.wait(askIntervalMs);
+      await pause(askedAtMs + leastIntervalMs - monotonicMs(), signal);
     }
   }
 }

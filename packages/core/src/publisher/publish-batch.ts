@@ -1,6 +1,6 @@
 import { attributesOf } from '../contract/cloud-event.js';
 import { MessageFailureReason } from '../contract/message-failure-reason.js';
-import type { MessageMetadata } from '../contract/message-metadata.js';
+import { readMetadata } from '../contract/message-metadata.js';
 import type { OutgoingMessage, PublishOutcome, Transport } from '../contract/transport.js';
 import type { ClaimedMessage, ClaimedTry, FailedTry, Settlements } from '../contract/work.js';
 
@@ -125,7 +125,7 @@ async function outcomesOf(
 }
 
 function toOutgoing(row: ClaimedMessage, service: string): OutgoingMessage {
-  const metadata = JSON.parse(row.metadata) as MessageMetadata;
+  const metadata = readMetadata(row.metadata);
   return {
     messageId: row.messageId,
     destination: row.destination,

@@ -2,6 +2,10 @@ import { type ObservableResult, metrics } from '@opentelemetry/api';
 import type pg from 'pg';
 import type { SchemaName } from '../database/schema-name.js';
 import { libraryVersion } from '../options/library-version.js';
+import { within } from '../runtime/clock.js';
+
+// A collection must not wait for a database that does not answer; it reports no backlog then.
+const answerWithinMs = 5_000;
 
 /** How much is waiting; `pending` stops counting at 10,000, so that asking costs the same whatever waits. */
 export interface Backlog {
@@ -33,7 +37,7 @@ export function observeBacklog(read: () => Promise<Backlog>): { stop(): void } {
   let latest: Promise<Backlog | undefined> | undefined;
   const once = () => {
     // Both gauges are collected in one go; they share one look at the database.
-    latest ??= read()
+    latest ??= within(read(), answerWithinMs, () => new Error('the database does not answer'))
       .catch(() => undefined)
       .finally(() => setImmediate(() => (latest = undefined)));
     return latest;

@@ -57,10 +57,15 @@ export async function createTransportFor(
       name === 'sb' ? 'Endpoint=sb://' : `${name}:`,
     );
     throw new TransportMissingError(
-      `No transport for the broker '${maskSecrets(connectionString).slice(0, 60)}': the connection string must begin with one of ${known.join(', ')}.`,
+      `No transport for the broker '${maskUrl(connectionString).slice(0, 60)}': the connection string must begin with one of ${known.join(', ')}.`,
     );
   }
   return checkContract(factory(connectionString, options));
+}
+
+// Here the whole text is one address. In a text where one stands among words, a blank ends it; a password may have blanks.
+function maskUrl(url: string): string {
+  return maskSecrets(url.replace(/(:\/\/[^:@]*):.*@/s, '$1:***@'));
 }
 
 export function checkContract(transport: Transport): Transport {

@@ -1,4 +1,5 @@
 import type { Logger } from '../contract/logger.js';
+import { after, monotonicMs } from '../runtime/clock.js';
 import { WakeSignal } from '../runtime/wake-signal.js';
 import type { DoorbellChannel } from './doorbell-listener.js';
 import type { DoorbellStore } from './doorbell-store.js';
@@ -20,6 +21,12 @@ interface SleeperSettings {
 // At 50 messages a second on a busy machine 77 ms took the median latency from 277 and 314 to 137 and 117 ms (two interleaved pairs).
 const briefPollsMs = [2, 5, 10, 20, 40];
 
+// Rings that led to nothing: so many are heard at once, as where one worker of several gets all there is. Anybody in the
+// database may NOTIFY, and from then on each that leads to nothing doubles the time until the next is heard, from 1 ms.
+const freeRingsInVain = 8;
+// Who is not rung for so long begins anew.
+const quietMs = 2_000;
+
 type State =
   | { readonly kind: 'awake'; readonly polls: number }
   /** Armed, while a writer may still be under way that saw the doorbell unarmed. */
@@ -38,23 +45,52 @@ export class Sleeper {
   readonly #settings: SleeperSettings;
   readonly #wake = new WakeSignal();
   #state: State = { kind: 'awake', polls: 0 };
+  #rungInVain = 0;
+  #lastRingMs = Number.NEGATIVE_INFINITY;
+  /** A notification has ended a wait, and the look that follows has not ended yet. */
+  #heard = false;
+  #closed = false;
+  #hearingLater: { cancel(): void } | undefined;
   #disarming: Promise<void> = Promise.resolve();
 
   constructor(settings: SleeperSettings) {
     this.#settings = settings;
   }
 
-  /** Ends the sleep: a notification, local work, or stop. */
+  /** Ends the sleep: local work, or stop. */
   ring(): void {
     this.#wake.ring();
   }
 
+  /**
+   * Ends the sleep for a notification; at once, unless many before it led to nothing. A doorbell that is always rung in
+   * vain becomes as good as none: the worker looks every `fallbackPollMs`, and whoever rings it can do no more.
+   */
+  hear(): void {
+    const now = monotonicMs();
+    if (now - this.#lastRingMs > quietMs) {
+      this.#rungInVain = 0;
+    }
+    this.#lastRingMs = now;
+    if (this.#hearingLater !== undefined || this.#closed) {
+      return;
+    }
+    const excess = this.#rungInVain - freeRingsInVain;
+    if (excess <= 0) {
+      this.#hearNow();
+      return;
+    }
+    this.#hearingLater = after(Math.min(2 ** (excess - 1), this.#settings.fallbackPollMs), () => {
+      this.#hearingLater = undefined;
+      this.#hearNow();
+    });
+  }
+
   /** To be called when work was found. */
   foundWork(): void {
-    if (this.#state.kind !== 'awake') {
-      this.#disarm();
-    }
-    this.#state = { kind: 'awake', polls: 0 };
+    this.#rungInVain = 0;
+    this.#heard = false;
+    this.#awake();
   }
 
   /**
@@ -64,6 +100,7 @@ export class Sleeper {
    */
   async sleep(dueMs: number | null): Promise<void> {
     const { fallbackPollMs, safetyPollMs, listening } = this.#settings;
+    this.#countRing();
     const state = this.#state;
     const untilDueMs = dueMs === null ? safetyPollMs : Math.max(dueMs, 1);
     if (state.kind === 'awake') {
@@ -79,7 +116,7 @@ export class Sleeper {
       return;
     }
     if (!listening()) {
-      this.foundWork();
+      this.#awake();
       return;
     }
     if (state.kind === 'armed') {
@@ -87,7 +124,7 @@ export class Sleeper {
       return;
     }
     if (await this.#wake.wait(Math.min(safetyPollMs, untilDueMs))) {
-      this.foundWork();
+      this.#awake();
     }
   }
 
@@ -98,8 +135,30 @@ export class Sleeper {
 
   /** Leaves the doorbell unarmed. */
   async close(): Promise<void> {
-    this.foundWork();
+    this.#closed = true;
+    this.#hearingLater?.cancel();
+    this.#awake();
     await this.#disarming;
+  }
+
+  #hearNow(): void {
+    this.#heard = true;
+    this.#wake.ring();
+  }
+
+  // Whoever goes to sleep has found nothing.
+  #countRing(): void {
+    if (this.#heard) {
+      this.#heard = false;
+      this.#rungInVain += 1;
+    }
+  }
+
+  #awake(): void {
+    if (this.#state.kind !== 'awake') {
+      this.#disarm();
+    }
+    this.#state = { kind: 'awake', polls: 0 };
   }
 
   async #arm(): Promise<void> {
@@ -116,7 +175,7 @@ export class Sleeper {
     }
     this.#state = { kind: 'armed', horizon: state.horizon, waitMs: Math.min(state.waitMs * 2, 1_000) };
     if (await this.#wake.wait(state.waitMs)) {
-      this.foundWork();
+      this.#awake();
     }
   }
 
