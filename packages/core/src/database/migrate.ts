@@ -50,10 +50,16 @@ export async function migrate(options: MigrateOptions): Promise<MigrateResult> {
       return { applied: await migrateOn(client, schema) };
     }
     const connection = await (options.database as pg.Pool).connect();
+    let lost: Error | undefined;
+    const onLost = (error: Error) => {
+      lost = error;
+    };
+    connection.on('error', onLost);
     try {
       return { applied: await migrateOn(connection, schema) };
     } finally {
-      connection.release();
+      connection.off('error', onLost);
+      connection.release(lost);
     }
   } catch (error) {
     throw explainDatabaseError(error, schema.name) ?? error;
@@ -67,7 +73,7 @@ async function migrateOn(connection: pg.ClientBase, schema: SchemaName): Promise
     return [];
   }
   // Whatever the default here is: what another process did while this one waited for the lock must be seen.
-  await connection.query(beginReadCommitted);
+  await connection.query(beginReadCommitted());
   try {
     await connection.query('select pg_advisory_xact_lock(hashtext($1), hashtext($2))', [
       'whizbang migrate',
