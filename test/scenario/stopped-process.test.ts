@@ -16,78 +16,88 @@ async function untilLeasesRunOut(pool: Awaited<ReturnType<typeof migratedDatabas
   await waitFor(async () => (await pool.query(leased)).rowCount === 0, { message: 'the end of all leases' });
 }
 
-test('a publisher that stood still does not publish what others have published meanwhile', async () => {
-  const messages = 2_000;
-  const [{ url, pool }, broker] = await Promise.all([migratedDatabase(), rabbitmq.shared()]);
-  const witness = await broker.witness(OrderChanged.destination);
-  atEnd(async () => witness[Symbol.asyncDispose]());
-  const options = { service: 'orders', database: url, broker: broker.url, leaseSeconds };
-  const other = await testService(options);
-  await inTransaction(pool, (tx) =>
-    // One stream, one message of it at the broker at a time: most of them are in hand for long.
-    other.publishMany(
-      tx,
-      OrderChanged,
-      Array.from({ length: messages }, (_, index) => ({ order: 'a', number: index + 1 })),
-    ),
-  );
-  const stopped = await startService({ options });
-  await waitFor(() => witness.seen.length > 20, { message: 'the first to publish', intervalMs: 1 });
-  stopped.kill('SIGSTOP');
-  await untilLeasesRunOut(pool);
-  expect((await countRows(pool)).outbox, 'too late: nothing is left').toBeGreaterThan(0);
+test(
+  'a publisher that stood still does not publish what others have published meanwhile',
+  { timeout: 120_000 },
+  async () => {
+    const messages = 500;
+    const [{ url, pool }, broker] = await Promise.all([migratedDatabase(), rabbitmq.shared()]);
+    const witness = await broker.witness(OrderChanged.destination);
+    atEnd(async () => witness[Symbol.asyncDispose]());
+    const options = { service: 'orders', database: url, broker: broker.url, leaseSeconds };
+    const other = await testService(options);
+    await inTransaction(pool, (tx) =>
+      // One stream, one message of it at the broker at a time: most of them are in hand for long.
+      other.publishMany(
+        tx,
+        OrderChanged,
+        Array.from({ length: messages }, (_, index) => ({ order: 'a', number: index + 1 })),
+      ),
+    );
+    const stopped = await startService({ options });
+    await waitFor(() => witness.seen.length > 20, { message: 'the first to publish', intervalMs: 1 });
+    stopped.kill('SIGSTOP');
+    await untilLeasesRunOut(pool);
+    expect((await countRows(pool)).outbox, 'too late: nothing is left').toBeGreaterThan(0);
 
-  await other.start();
-  await waitFor(async () => (await countRows(pool)).outbox === 0, { message: 'the rest', timeoutMs: 30_000 });
-  const numbers = () => witness.seen.map(({ body }) => (JSON.parse(body) as { number: number }).number);
-  await waitFor(() => numbers().includes(messages), { message: 'the witness to see the last' });
-  const before = witness.seen.length;
-  stopped.kill('SIGCONT');
-  // It has settled what it had in hand, and what it would have sent by then is sent.
-  await stopped.waitForMessage(({ log }) => /lease had run out/.test(String(log)), { message: 'its leases are gone' });
-  await other.publishNow(OrderChanged, { order: 'a', number: messages + 1 });
-  await waitFor(() => numbers().includes(messages + 1), { message: 'one message more' });
+    await other.start();
+    await waitFor(async () => (await countRows(pool)).outbox === 0, { message: 'the rest', timeoutMs: 60_000 });
+    const numbers = () => witness.seen.map(({ body }) => (JSON.parse(body) as { number: number }).number);
+    await waitFor(() => numbers().includes(messages), { message: 'the witness to see the last' });
+    const before = witness.seen.length;
+    stopped.kill('SIGCONT');
+    // It has settled what it had in hand, and what it would have sent by then is sent.
+    await stopped.waitForMessage(({ log }) => /lease had run out/.test(String(log)), {
+      message: 'its leases are gone',
+    });
+    await other.publishNow(OrderChanged, { order: 'a', number: messages + 1 });
+    await waitFor(() => numbers().includes(messages + 1), { message: 'one message more' });
 
-  expect([...new Set(numbers())]).toEqual(Array.from({ length: messages + 1 }, (_, index) => index + 1));
-  // Of hundreds in hand: what answers of the broker set off before it looked at the clock.
-  expect(
-    numbers()
-      .slice(before)
-      .filter((number) => number <= messages).length,
-  ).toBeLessThan(5);
-});
+    expect([...new Set(numbers())]).toEqual(Array.from({ length: messages + 1 }, (_, index) => index + 1));
+    // Of hundreds in hand: what answers of the broker set off before it looked at the clock.
+    expect(
+      numbers()
+        .slice(before)
+        .filter((number) => number <= messages).length,
+    ).toBeLessThan(5);
+  },
+);
 
-test('a handler that stood still commits nothing, and what waited behind it is not begun', async () => {
-  const { url, pool } = await migratedDatabase();
-  const broker = await rabbitmq.shared();
-  const options = { service: 'shipping', database: url, broker: broker.url, leaseSeconds };
-  await Ledger.create(pool);
-  const handler = { delayMs: 30, announce: true };
-  const stopped = await startService({ options, handler });
-  const publisher = await testService({ ...options, service: 'orders' });
-  await inTransaction(pool, (tx) =>
-    publisher.publishMany(
-      tx,
-      OrderChanged,
-      Array.from({ length: 40 }, (_, index) => ({ order: 'a', number: index + 1 })),
-    ),
-  );
-  const begunBy = (program: typeof stopped) => program.messages.filter((message) => 'handling' in message).length;
-  // All of them have been received: the broker gives nothing to another instance while this one seems to live.
-  const received = `select 1 where (select count(*) from handled) > 2
+test(
+  'a handler that stood still commits nothing, and what waited behind it is not begun',
+  { timeout: 120_000 },
+  async () => {
+    const { url, pool } = await migratedDatabase();
+    const broker = await rabbitmq.shared();
+    const options = { service: 'shipping', database: url, broker: broker.url, leaseSeconds };
+    await Ledger.create(pool);
+    const handler = { delayMs: 30, announce: true };
+    const stopped = await startService({ options, handler });
+    const publisher = await testService({ ...options, service: 'orders' });
+    await inTransaction(pool, (tx) =>
+      publisher.publishMany(
+        tx,
+        OrderChanged,
+        Array.from({ length: 40 }, (_, index) => ({ order: 'a', number: index + 1 })),
+      ),
+    );
+    const begunBy = (program: typeof stopped) => program.messages.filter((message) => 'handling' in message).length;
+    // All of them have been received: the broker gives nothing to another instance while this one seems to live.
+    const received = `select 1 where (select count(*) from handled) > 2
     and (select count(*) from handled) + (select count(*) from whizbang.wh_inbox) = 40`;
-  await waitFor(async () => (await pool.query(received)).rowCount === 1, { message: 'all of them', intervalMs: 1 });
-  stopped.kill('SIGSTOP');
-  await untilLeasesRunOut(pool);
-  // The transaction that stands still holds nothing that the others wait for.
-  const other = await startService({ options, handler });
-  await waitFor(async () => (await countRows(pool)).inbox === 0, { message: 'the rest', timeoutMs: 30_000 });
-  const begun = begunBy(stopped);
-  stopped.kill('SIGCONT');
-  await stopped.waitForMessage(({ log }) => /lease/.test(String(log)), { message: 'its leases are gone' });
+    await waitFor(async () => (await pool.query(received)).rowCount === 1, { message: 'all of them', intervalMs: 1 });
+    stopped.kill('SIGSTOP');
+    await untilLeasesRunOut(pool);
+    // The transaction that stands still holds nothing that the others wait for.
+    const other = await startService({ options, handler });
+    await waitFor(async () => (await countRows(pool)).inbox === 0, { message: 'the rest', timeoutMs: 60_000 });
+    const begun = begunBy(stopped);
+    stopped.kill('SIGCONT');
+    await stopped.waitForMessage(({ log }) => /lease/.test(String(log)), { message: 'its leases are gone' });
 
-  const { rows } = await pool.query<{ number: number }>('select number from handled order by number, position');
-  expect(rows.map(({ number }) => number)).toEqual(Array.from({ length: 40 }, (_, index) => index + 1));
-  expect(begunBy(stopped)).toBe(begun);
-  expect(begunBy(other)).toBeGreaterThan(30);
-});
+    const { rows } = await pool.query<{ number: number }>('select number from handled order by number, position');
+    expect(rows.map(({ number }) => number)).toEqual(Array.from({ length: 40 }, (_, index) => index + 1));
+    expect(begunBy(stopped)).toBe(begun);
+    expect(begunBy(other)).toBeGreaterThan(30);
+  },
+);
