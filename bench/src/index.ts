@@ -20,10 +20,7 @@ const benches: ReadonlyMap<string, Bench> = new Map([
   ],
   ['growth-drain', { measures: 'how fast an outbox drains beside them', load: () => import('./growth-drain.js') }],
   ['idle', { measures: 'what it costs while there is nothing to do', load: () => import('./idle.js') }],
-  [
-    'drain-memory',
-    { measures: 'the same into the in-process transport', load: () => import('./drain-memory.js') },
-  ],
+  ['drain-memory', { measures: 'the same into the in-process transport', load: () => import('./drain-memory.js') }],
   ['drain-kafka', { measures: 'the same into Kafka', load: () => import('./drain-kafka.js') }],
   ['ordered', { measures: 'what strict order costs', load: () => import('./ordered.js') }],
   ['drain', { measures: 'how fast an outbox is emptied into RabbitMQ', load: () => import('./drain.js') }],

@@ -35,7 +35,10 @@ for (const { pool } of Object.values(entries)) await pool.query('create table pl
 const publisher = await openPublisher(broker);
 services.atEnd(() => publisher.close());
 const names: Record<Way, string> = {
-  ...(Object.fromEntries(keys.map((key) => [key, entries[key].contender.name])) as Record<(typeof keys)[number], string>),
+  ...(Object.fromEntries(keys.map((key) => [key, entries[key].contender.name])) as Record<
+    (typeof keys)[number],
+    string
+  >),
   raw: 'commit, then publish by hand',
   handler: 'Whizbang → its handler in another service',
 };

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 
-import { waitFor } from '../fixtures/wait-for.js';
+import { waitFor } from '../fixtures/index.js';
 import { rabbitmq } from './brokers/rabbitmq.js';
-import { countRows } from './ledger.js';
+import { Ledger, countRows } from './ledger.js';
 import { OrderChanged } from './orders.js';
 import { startService } from './service-program.js';
 import { atEnd, inTransaction, migratedDatabase, testService } from './test-service.js';
@@ -16,110 +16,88 @@ async function untilLeasesRunOut(pool: Awaited<ReturnType<typeof migratedDatabas
   await waitFor(async () => (await pool.query(leased)).rowCount === 0, { message: 'the end of all leases' });
 }
 
-test('a publisher that stood still does not publish what others have published meanwhile', async () => {
-  const messages = 2_000;
-  const [{ url, pool }, broker] = await Promise.all([migratedDatabase(), rabbitmq.shared()]);
-  const witness = await broker.witness(OrderChanged.destination);
-  atEnd(async () => witness[Symbol.asyncDispose]());
-  const options = { service: 'orders', database: url, broker: broker.url, leaseSeconds };
-  const other = await testService(options);
-  await inTransaction(pool, (tx) =>
-    // One stream, one message of it at the broker at a time: most of them are in hand for long.
-    other.publishMany(
-      tx,
-      OrderChanged,
-      Array.from({ length: messages }, (_, index) => ({ order: 'a', number: index + 1 })),
-    ),
-  );
-  const stopped = await startService({ options });
-  await waitFor(() => witness.seen.length > 20, { message: 'the first to publish', intervalMs: 1 });
-  stopped.kill('SIGSTOP');
-  await untilLeasesRunOut(pool);
-  expect((await countRows(pool)).outbox, 'too late: nothing is left').toBeGreaterThan(0);
+test(
+  'a publisher that stood still does not publish what others have published meanwhile',
+  { timeout: 120_000 },
+  async () => {
+    const messages = 500;
+    const [{ url, pool }, broker] = await Promise.all([migratedDatabase(), rabbitmq.shared()]);
+    const witness = await broker.witness(OrderChanged.destination);
+    atEnd(async () => witness[Symbol.asyncDispose]());
+    const options = { service: 'orders', database: url, broker: broker.url, leaseSeconds };
+    const other = await testService(options);
+    await inTransaction(pool, (tx) =>
+      // One stream, one message of it at the broker at a time: most of them are in hand for long.
+      other.publishMany(
+        tx,
+        OrderChanged,
+        Array.from({ length: messages }, (_, index) => ({ order: 'a', number: index + 1 })),
+      ),
+    );
+    const stopped = await startService({ options });
+    await waitFor(() => witness.seen.length > 20, { message: 'the first to publish', intervalMs: 1 });
+    stopped.kill('SIGSTOP');
+    await untilLeasesRunOut(pool);
+    expect((await countRows(pool)).outbox, 'too late: nothing is left').toBeGreaterThan(0);
 
-  await other.start();
-  await waitFor(async () => (await countRows(pool)).outbox === 0, { message: 'the rest', timeoutMs: 30_000 });
-  stopped.kill('SIGCONT');
-  // A message later it is awake, and what it would have sent is sent.
-  await stopped.waitForMessage(({ log }) => /lease had run out/.test(String(log)), { message: 'its leases are gone' });
-  await other.publishNow(OrderChanged, { order: 'a', number: messages + 1 });
-  const numbers = () => witness.seen.map(({ body }) => (JSON.parse(body) as { number: number }).number);
-  await waitFor(() => numbers().includes(messages + 1), { message: 'the last message' });
+    await other.start();
+    await waitFor(async () => (await countRows(pool)).outbox === 0, { message: 'the rest', timeoutMs: 60_000 });
+    const numbers = () => witness.seen.map(({ body }) => (JSON.parse(body) as { number: number }).number);
+    await waitFor(() => numbers().includes(messages), { message: 'the witness to see the last' });
+    const before = witness.seen.length;
+    stopped.kill('SIGCONT');
+    // It has settled what it had in hand, and what it would have sent by then is sent.
+    await stopped.waitForMessage(({ log }) => /lease had run out/.test(String(log)), {
+      message: 'its leases are gone',
+    });
+    await other.publishNow(OrderChanged, { order: 'a', number: messages + 1 });
+    await waitFor(() => numbers().includes(messages + 1), { message: 'one message more' });
 
-  const seen = numbers();
-  const firsts = [...new Set(seen)];
-  expect(firsts).toEqual(Array.from({ length: messages + 1 }, (_, index) => index + 1));
-  // What was on its way when it was stopped, and what its sockets held when it went on.
-  console.log(
-    seen.length,
-    firsts.length,
-    seen.findIndex((n, i) => seen.indexOf(n) !== i),
-    seen.slice(-60).join(' '),
-  );
-  expect(seen.length - firsts.length).toBeLessThan(20);
-});
+    expect([...new Set(numbers())]).toEqual(Array.from({ length: messages + 1 }, (_, index) => index + 1));
+    // Of hundreds in hand: what answers of the broker set off before it looked at the clock.
+    expect(
+      numbers()
+        .slice(before)
+        .filter((number) => number <= messages).length,
+    ).toBeLessThan(5);
+  },
+);
 
-test('a handler that stood still commits nothing, and what waited behind it is not begun', async () => {
-  const { url, pool } = await migratedDatabase();
-  const broker = await rabbitmq.shared();
-  const options = { service: 'shipping', database: url, broker: broker.url, leaseSeconds };
-  await pool.query(
-    `create table handled (position bigint generated always as identity, message_id uuid not null, stream text not null, number integer not null,
-       attempt integer not null, rolled_back boolean not null)`,
-  );
-  const handler = { delayMs: 30, announce: true };
-  const stopped = await startService({ options, handler });
-  const publisher = await testService({ ...options, service: 'orders' });
-  await inTransaction(pool, (tx) =>
-    publisher.publishMany(
-      tx,
-      OrderChanged,
-      Array.from({ length: 40 }, (_, index) => ({ order: 'a', number: index + 1 })),
-    ),
-  );
-  const begunBy = (program: typeof stopped) => program.messages.filter((message) => 'handling' in message).length;
-  // All of them have been received: the broker gives nothing to another instance while this one seems to live.
-  const received = `select 1 where (select count(*) from handled) > 2
+test(
+  'a handler that stood still commits nothing, and what waited behind it is not begun',
+  { timeout: 120_000 },
+  async () => {
+    const { url, pool } = await migratedDatabase();
+    const broker = await rabbitmq.shared();
+    const options = { service: 'shipping', database: url, broker: broker.url, leaseSeconds };
+    await Ledger.create(pool);
+    const handler = { delayMs: 30, announce: true };
+    const stopped = await startService({ options, handler });
+    const publisher = await testService({ ...options, service: 'orders' });
+    await inTransaction(pool, (tx) =>
+      publisher.publishMany(
+        tx,
+        OrderChanged,
+        Array.from({ length: 40 }, (_, index) => ({ order: 'a', number: index + 1 })),
+      ),
+    );
+    const begunBy = (program: typeof stopped) => program.messages.filter((message) => 'handling' in message).length;
+    // All of them have been received: the broker gives nothing to another instance while this one seems to live.
+    const received = `select 1 where (select count(*) from handled) > 2
     and (select count(*) from handled) + (select count(*) from whizbang.wh_inbox) = 40`;
-  await waitFor(async () => (await pool.query(received)).rowCount === 1, { message: 'all of them', intervalMs: 1 });
-  stopped.kill('SIGSTOP');
-  await untilLeasesRunOut(pool);
-  // The transaction that stands still holds nothing that the others wait for.
-  const other = await startService({ options, handler });
-  await waitFor(async () => (await countRows(pool)).inbox === 0, { message: 'the rest', timeoutMs: 8_000 }).catch(
-    async (error: unknown) => {
-      console.log(
-        JSON.stringify(
-          (
-            await pool.query(
-              'select application_name, state, wait_event_type, wait_event, query, pid, xact_start from pg_stat_activity where datname = current_database()',
-            )
-          ).rows,
-          null,
-          1,
-        ),
-      );
-      console.log(
-        JSON.stringify(
-          (
-            await pool.query(
-              'select message_id, sequence, attempts, instance_id, lease_expiry, scheduled_for, blocked, error from whizbang.wh_inbox order by sequence limit 4',
-            )
-          ).rows,
-          null,
-          1,
-        ),
-      );
-      console.log(other.output);
-      throw error;
-    },
-  );
-  const begun = begunBy(stopped);
-  stopped.kill('SIGCONT');
-  await stopped.waitForMessage(({ log }) => /lease/.test(String(log)), { message: 'its leases are gone' });
+    await waitFor(async () => (await pool.query(received)).rowCount === 1, { message: 'all of them', intervalMs: 1 });
+    stopped.kill('SIGSTOP');
+    await untilLeasesRunOut(pool);
+    // The transaction that stands still holds nothing that the others wait for.
+    const other = await startService({ options, handler });
+    await waitFor(async () => (await countRows(pool)).inbox === 0, { message: 'the rest', timeoutMs: 60_000 });
+    const begun = begunBy(stopped);
+    stopped.kill('SIGCONT');
+    await stopped.waitForMessage(({ log }) => /lease/.test(String(log)), { message: 'its leases are gone' });
 
-  const { rows } = await pool.query<{ number: number }>('select number from handled order by number, position');
-  expect(rows.map(({ number }) => number)).toEqual(Array.from({ length: 40 }, (_, index) => index + 1));
-  expect(begunBy(stopped)).toBe(begun);
-  expect(begunBy(other)).toBeGreaterThan(30);
-});
+    const { rows } = await pool.query<{ number: number }>('select number from handled order by number, position');
+    expect(rows.map(({ number }) => number)).toEqual(Array.from({ length: 40 }, (_, index) => index + 1));
+    expect(begunBy(stopped)).toBe(begun);
+    expect(begunBy(other)).toBeGreaterThan(30);
+  },
+);

@@ -216,3 +216,42 @@ async function databaseTime(): Promise<number> {
   );
   return rows[0]?.ms ?? 0;
 }
+
+test('a handler that falls silent between its completion and its commit keeps its stream for ten seconds, not for ever', async () => {
+  const table = new WorkTable('inbox', database.pool);
+  await table.empty();
+  await table.store(['a1', 'a2']);
+  const rows = await table.claim(holder, { leaseSeconds: 0.1, limit: 1 });
+  const client = await database.pool.connect();
+  const ended = new Promise<Error>((resolve) => client.once('error', resolve));
+  await client.query('begin');
+  expect(await table.complete(holder, rows, { on: client })).toEqual([]);
+  const { rows: shown } = await client.query('show idle_in_transaction_session_timeout');
+  expect(shown).toEqual([{ idle_in_transaction_session_timeout: '10s' }]);
+  // Its row is locked: it cannot be claimed, and what follows it may not pass.
+  expect(await table.claim(stranger)).toEqual([]);
+  expect((await ended).message).toMatch(/idle-in-transaction timeout/);
+  client.release(true);
+  expect((await table.claim(stranger)).map(({ label }) => label)).toEqual(['a1', 'a2']);
+});
+
+test('a shorter patience with idle transactions is left as it is', async () => {
+  const table = new WorkTable('inbox', database.pool);
+  await table.empty();
+  await table.store(['a1']);
+  const rows = await table.claim(holder);
+  const client = await database.pool.connect();
+  try {
+    await client.query(`begin; set local idle_in_transaction_session_timeout = '3s'`);
+    await table.complete(holder, rows, { on: client });
+    const inside = await client.query('show idle_in_transaction_session_timeout');
+    await client.query('commit');
+    const outside = await client.query('show idle_in_transaction_session_timeout');
+    expect([inside.rows, outside.rows]).toEqual([
+      [{ idle_in_transaction_session_timeout: '3s' }],
+      [{ idle_in_transaction_session_timeout: '0' }],
+    ]);
+  } finally {
+    client.release();
+  }
+});

@@ -1,14 +1,17 @@
+import type pg from 'pg';
 import type { Logger } from './contract/logger.js';
 import type { MessageContext, PublishOptions } from './contract/message-context.js';
 import type { MessageDefinition, PayloadOf } from './contract/message-definition.js';
 import type { Transaction } from './contract/transaction.js';
 import type { Transport } from './contract/transport.js';
+import { boundedPool } from './database/bounded-pool.js';
 import { checkSchema } from './database/check-schema.js';
 import { explainDatabaseError } from './database/database-error.js';
 import { type MigrateResult, migrate } from './database/migrate.js';
 import type { Database } from './database/pool.js';
-import { beginReadCommitted, readCommittedPool, readCommittedWorkers } from './database/read-committed.js';
+import { beginReadCommitted } from './database/read-committed.js';
 import type { SchemaName } from './database/schema-name.js';
+import { workerPools } from './database/worker-pools.js';
 import { DeadLetterOperations } from './dead-letters/dead-letter-operations.js';
 import { type BatchHandler, type Handler, HandlerRegistry } from './dispatcher/handler-registry.js';
 import { ConfigurationError, StateError } from './errors/whizbang-error.js';
@@ -31,6 +34,11 @@ export interface StopReport {
   readonly unfinished: number;
 }
 
+// What a statement of the workers may take: half of a lease, so that what was claimed has time left. A statement that walks
+// over many rows, a purge or a new generation, gets more.
+const leastDeadlineMs = 5_000;
+const patienceMs = 600_000;
+
 type State = 'created' | 'starting' | 'started' | 'stopping' | 'stopped';
 
 /**
@@ -42,6 +50,9 @@ export class Whizbang implements AsyncDisposable {
   readonly #schema: SchemaName;
   readonly #transport: Transport;
   readonly #logger: Logger;
+  /** For single statements; those of the workers have a pool of their own. */
+  readonly #pool: pg.Pool;
+  readonly #deadlineMs: number;
   readonly #outbox: OutboxStore;
   readonly #handlers = new HandlerRegistry();
   readonly #instruments = new Instruments();
@@ -67,10 +78,11 @@ export class Whizbang implements AsyncDisposable {
     this.#schema = parts.schema;
     this.#transport = parts.transport;
     this.#logger = parts.logger;
-    this.#outbox = new OutboxStore(parts.database.pool, parts.schema);
-    this.deadLetters = new DeadLetterOperations(readCommittedPool(parts.database.pool), parts.schema, () =>
-      this.#workers?.scanDeadLetters(),
-    );
+    this.#deadlineMs = Math.max(leastDeadlineMs, (parts.options.leaseSeconds * 1000) / 2);
+    this.#pool = boundedPool(parts.database.pool, this.#deadlineMs);
+    this.#outbox = new OutboxStore(this.#pool, parts.schema);
+    const patient = boundedPool(parts.database.pool, patienceMs, { readCommitted: true });
+    this.deadLetters = new DeadLetterOperations(patient, parts.schema, () => this.#workers?.scanDeadLetters());
   }
 
   /** The id under which this process holds leases at the moment. */
@@ -151,11 +163,11 @@ export class Whizbang implements AsyncDisposable {
       throw new StateError(`publishNow('${message.type}') was called after stop().`);
     }
     if (message.serializeStreams !== true) {
-      return this.#publishIn(this.#database.pool, message, payload, options, undefined);
+      return this.#publishIn(this.#pool, message, payload, options, undefined);
     }
-    const client = await this.#database.pool.connect();
+    const client = await this.#pool.connect();
     try {
-      await client.query(beginReadCommitted);
+      await client.query(beginReadCommitted());
       const result = await this.#publishIn(client, message, payload, options, undefined);
       await client.query('commit');
       return result;
@@ -249,13 +261,13 @@ export class Whizbang implements AsyncDisposable {
 
   /** Where a message is, and why it has not gone on, in one answer. */
   async explain(messageId: string): Promise<Explanation> {
-    return explainMessage(this.#database.pool, this.#schema, messageId, this.#breakers());
+    return explainMessage(this.#pool, this.#schema, messageId, this.#breakers());
   }
 
   /** How the service stands; costs the same whatever waits. */
   async status(): Promise<ServiceStatus> {
     return {
-      ...(await readStatus(this.#database.pool, this.#schema)),
+      ...(await readStatus(this.#pool, this.#schema)),
       wakeupsHealthy: this.#workers?.wakeupsHealthy ?? false,
       brokerReady: this.#transport.ready(),
       elected: this.#workers?.elected ?? false,
@@ -265,7 +277,7 @@ export class Whizbang implements AsyncDisposable {
 
   /** What waits in this service's tables. */
   async backlog(): Promise<Backlog> {
-    return readBacklog(this.#database.pool, this.#schema);
+    return readBacklog(this.#pool, this.#schema);
   }
 
   #breakers(): ServiceStatus['breakers'] {
@@ -274,14 +286,19 @@ export class Whizbang implements AsyncDisposable {
   }
 
   async #start(): Promise<void> {
-    await checkSchema(this.#database.pool, this.#schema, this.#logger);
-    const pool = await readCommittedWorkers(this.#database.pool, this.#logger);
+    await checkSchema(this.#pool, this.#schema, this.#logger);
+    const { pool, patientPool } = await workerPools(this.#database.pool, {
+      deadlineMs: this.#deadlineMs,
+      patienceMs,
+      logger: this.#logger,
+    });
     if (this.#stopping !== undefined) {
       throw new StateError('stop() was called before start() was done.');
     }
     this.#workers = new Workers({
       options: this.#options,
       database: { ...this.#database, pool },
+      patientPool,
       schema: this.#schema,
       transport: this.#transport,
       logger: this.#logger,

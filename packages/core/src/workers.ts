@@ -32,6 +32,8 @@ import { Sleeper } from './wakeups/sleeper.js';
 interface WorkersSettings {
   readonly options: ResolvedOptions;
   readonly database: Database;
+  /** For statements that walk over many rows. */
+  readonly patientPool: pg.Pool;
   readonly schema: SchemaName;
   readonly transport: Transport;
   readonly logger: Logger;
@@ -67,7 +69,7 @@ export class Workers {
 
   constructor(settings: WorkersSettings) {
     this.#settings = settings;
-    const { options, database, schema, logger, identity, transport, instruments, handlers } = settings;
+    const { options, database, patientPool, schema, logger, identity, transport, instruments, handlers } = settings;
     const { safetyPollMs, fallbackPollMs } = options.wakeups;
     const scanMs = options.deadLetters.scanIntervalMinutes * 60_000;
     const sleepers = {
@@ -145,7 +147,7 @@ export class Workers {
     this.#recovery = options.deadLetters.enabled
       ? new DeadLetterRecoveryWorker({
           ...options.deadLetters,
-          store: new DeadLetterStore(database.pool, schema),
+          store: new DeadLetterStore(patientPool, schema),
           policy: options.deadLetters.policy ?? new DefaultDeadLetterRecoveryPolicy(),
           metrics: settings.deadLetterMetrics,
           generation: settings.generation,
@@ -155,7 +157,7 @@ export class Workers {
         })
       : undefined;
     this.#maintenance = options.maintenance.enabled
-      ? new MaintenanceWorker({ ...options.maintenance, pool: database.pool, schema, logger, elected })
+      ? new MaintenanceWorker({ ...options.maintenance, pool: patientPool, schema, logger, elected })
       : undefined;
     this.#duty =
       this.#recovery === undefined && this.#maintenance === undefined

@@ -102,7 +102,7 @@ async function tryToMigrate(
   wait: LockWait,
 ): Promise<string[] | undefined> {
   // Whatever the default here is: what another process did while this one waited for the lock must be seen.
-  await connection.query(beginReadCommitted);
+  await connection.query(beginReadCommitted());
   try {
     if (!(await wait.lock(connection))) {
       await connection.query('rollback');

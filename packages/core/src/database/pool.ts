@@ -11,6 +11,9 @@ export interface Database {
   close(): Promise<void>;
 }
 
+// The system's own default is two hours.
+const keepAliveMs = 10_000;
+
 // A connection that is cut emits an error, and one that nobody listens to ends the process. pg-pool listens while a client
 // is idle; between its handing out a client and the promise of `connect()` being noticed, nobody does. What was under way
 // on the client rejects all the same.
@@ -36,6 +39,12 @@ export function openDatabase(
   if (typeof database !== 'string') {
     database.on('error', onError);
     database.on('acquire', listenForErrors);
+    if (!database.options.connectionTimeoutMillis) {
+      settings.logger.warn(
+        {},
+        'The pool has no connectionTimeoutMillis: a server that accepts connections and stays silent will use it up, for good. Give it one, for example 10000',
+      );
+    }
     return {
       pool: database,
       owned: false,
@@ -56,6 +65,7 @@ export function openDatabase(
     keepAlive: true,
     // A program that only publishes, and forgets to stop, ends when it is done.
     allowExitOnIdle: true,
+    keepAliveInitialDelayMillis: keepAliveMs,
   });
   pool.on('error', onError);
   pool.on('acquire', listenForErrors);

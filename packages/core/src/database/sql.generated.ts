@@ -614,9 +614,12 @@ $$;
   {
     kind: 'function',
     name: 'complete_inbox_handled',
-    checksum: '934badbfff0fa5391d4d9c6e3d02f3bc9cdb6df3571dac85fe43beebd3c734a8',
+    checksum: 'fd62f2a7d38765d5bbd87a5f58974faa0c3385389182f8d30b28f391195da7af',
     text: `-- Settles messages in the transaction of their handler: deletes them, or with p_retain keeps them, stamped. A row counts only
 -- while this instance still holds the very attempt it claimed. Returns the ids that it no longer held (null for none).
+--
+-- From here on the rows are locked, and their streams with them, until the commit, which is all that is still to come: a process
+-- that stands still or has gone without a word before it may keep them for ten seconds, not for as long as TCP does.
 create or replace function whizbang.complete_inbox_handled(
   p_instance_id uuid, p_message_ids uuid[], p_attempts integer[], p_retain boolean default false
 ) returns uuid[]
@@ -627,7 +630,11 @@ as $$
 declare
   v_done uuid[];
   v_streams uuid[];
+  v_patience interval := current_setting('idle_in_transaction_session_timeout')::interval;
 begin
+  if v_patience = interval '0' or v_patience > interval '10 seconds' then
+    perform set_config('idle_in_transaction_session_timeout', '10s', true);
+  end if;
   if p_retain then
     -- An update of these columns alone would not wait for a claim that is marking followers behind one of these rows, and
     -- would leave them marked for ever. FOR UPDATE does, as a delete does.

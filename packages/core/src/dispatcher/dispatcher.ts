@@ -14,7 +14,7 @@ import { OutageLog } from '../runtime/outage-log.js';
 import { type Claim, WorkExchange } from '../runtime/work-exchange.js';
 import type { Instruments } from '../telemetry/instruments.js';
 import type { Sleeper } from '../wakeups/sleeper.js';
-import { type PublishInTransaction, type UnitOutcome, handleUnit } from './handle-unit.js';
+import { LeaseEnding, type PublishInTransaction, type UnitOutcome, handleUnit } from './handle-unit.js';
 import type { HandlerRegistry } from './handler-registry.js';
 
 export interface DispatcherSettings {
@@ -264,7 +264,9 @@ export class Dispatcher {
   }
 
   async #handle(unit: Unit, signal: AbortSignal): Promise<void> {
-    const { pool, store, handlers, publish, retainCompleted, instruments } = this.#settings;
+    const { pool, store, handlers, publish, retainCompleted, instruments, leaseSeconds, maxLeaseRenewals } =
+      this.#settings;
+    const longestMs = leaseSeconds * 1000 * (maxLeaseRenewals + 1);
     const handler = handlers.get(unit.messageType);
     const begun = monotonicMs();
     const outcome: UnitOutcome =
@@ -275,7 +277,7 @@ export class Dispatcher {
             reason: MessageFailureReason.ValidationError,
             retryable: false,
           }
-        : await handleUnit(unit, handler, { pool, store, retainCompleted, publish }, signal);
+        : await handleUnit(unit, handler, { pool, store, retainCompleted, longestMs, publish }, signal);
     instruments.handleDuration.record(monotonicMs() - begun, { message_type: unit.messageType, outcome: outcome.kind });
     this.#conclude(unit, outcome, signal);
     this.#running.delete(unit);
@@ -373,7 +375,7 @@ export class Dispatcher {
   #abortUnitOf(messageId: string): void {
     for (const { unit, abort } of this.#running.values()) {
       if (unit.rows.some((row) => row.messageId === messageId)) {
-        abort.abort(new Error('the lease of this message is about to end'));
+        abort.abort(new LeaseEnding('the lease of this message is about to end'));
       }
     }
   }

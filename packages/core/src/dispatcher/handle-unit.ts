@@ -6,6 +6,7 @@ import { type MessageMetadata, readMetadata } from '../contract/message-metadata
 import type { HandlerTransaction, Transaction } from '../contract/transaction.js';
 import { beginReadCommitted } from '../database/read-committed.js';
 import type { InboxStore } from '../inbox/inbox-store.js';
+import { after } from '../runtime/clock.js';
 import type { HeldMessage, Unit } from '../runtime/lanes.js';
 import type { Cause } from '../outbox/message-writer.js';
 import { inHandlerSpan } from '../telemetry/trace-context.js';
@@ -38,7 +39,22 @@ interface HandleSettings {
   readonly pool: pg.Pool;
   readonly store: InboxStore;
   readonly retainCompleted: boolean;
+  /** The longest that a handler may leave its transaction alone: the time for which its lease can be renewed. */
+  readonly longestMs: number;
   readonly publish: PublishInTransaction;
+}
+
+/** Why the signal of a handler aborts, other than for the stop: what it does can no longer be committed. */
+export class LeaseEnding extends Error {
+  override readonly name = 'LeaseEnding';
+}
+
+// What a handler that is told so has for cleaning up. One that waits for a server that does not answer any more would wait for ever.
+const cutAfterMs = 5_000;
+
+/** Ends whatever is under way on a connection. */
+function cut(client: pg.PoolClient): void {
+  (client as unknown as { connection?: { stream?: { destroy(): void } } }).connection?.stream?.destroy();
 }
 
 /**
@@ -64,8 +80,18 @@ export async function handleUnit(
   };
   client.on('error', onLost);
   client.on('end', onLost);
+  let cutting: { cancel(): void } | undefined;
+  const onAbort = () => {
+    if (signal.reason instanceof LeaseEnding) {
+      cutting = after(cutAfterMs, () => cut(client));
+    }
+  };
+  signal.addEventListener('abort', onAbort, { once: true });
+  if (signal.aborted) {
+    onAbort();
+  }
   try {
-    await client.query(beginReadCommitted);
+    await client.query(beginReadCommitted(settings.longestMs));
     const outcome = await runInTransaction(unit, handler, settings, client, signal);
     await client.query(outcome.kind === 'handled' ? 'commit' : 'rollback');
     return outcome;
@@ -79,6 +105,8 @@ export async function handleUnit(
       ? { kind: 'failed', error, reason: MessageFailureReason.Unknown, retryable: true }
       : { kind: 'outage', error };
   } finally {
+    signal.removeEventListener('abort', onAbort);
+    cutting?.cancel();
     client.off('error', onLost);
     client.off('end', onLost);
     // A connection whose transaction may still be open must not go back to the pool; closing it rolls back.

@@ -69,6 +69,7 @@ export class DoorbellListener {
       connectionTimeoutMillis: connectDeadlineMs,
       query_timeout: selfTestDeadlineMs,
       keepAlive: true,
+      keepAliveInitialDelayMillis: 10_000,
     });
     const lost = new AbortController();
     const lose = (error?: Error) => lost.abort(error);
