@@ -41,7 +41,7 @@ const mutants = [
     file: `${core}/wakeups/sleeper.ts`,
     replace: [["this.#state = { kind: 'armed', horizon, waitMs: 5 };", "this.#state = { kind: 'parked' };"]],
     caughtBy: [
-      'test/scenario/wake-ups.test.ts',
+      'test/scenario/transactions.test.ts',
       'a transaction that stays open while the publisher falls asleep is published at its commit',
     ],
   },
