@@ -20,12 +20,7 @@ export interface Entry {
   readonly streams: number;
 }
 
-export async function enter(
-  services: BenchServices,
-  key: ContenderKey,
-  count: number,
-  streams = 1000,
-): Promise<Entry> {
+export async function enter(services: BenchServices, key: ContenderKey, count: number, streams = 1000): Promise<Entry> {
   const contender = contenderOf(key);
   const database = await services.emptyDatabase();
   const pool = services.pool(database, 2);
@@ -85,7 +80,10 @@ export interface DrainPlace {
 }
 
 /** Fills, starts one worker process, and measures from the first messages that are through to the empty table. */
-export async function drain(entry: Entry, { sink, broker = '', witness, readAll = false }: DrainPlace): Promise<DrainRun> {
+export async function drain(
+  entry: Entry,
+  { sink, broker = '', witness, readAll = false }: DrainPlace,
+): Promise<DrainRun> {
   await witness?.purge();
   await fill(entry);
   const result = await work(entry, { ...entry, sink, broker, contender: entry.key });
@@ -98,7 +96,10 @@ export async function drain(entry: Entry, { sink, broker = '', witness, readAll 
   };
 }
 
-async function work(entry: Entry, { contender, database, broker, sink, count, streams }: WorkerTask): Promise<WorkerResult> {
+async function work(
+  entry: Entry,
+  { contender, database, broker, sink, count, streams }: WorkerTask,
+): Promise<WorkerResult> {
   const task: WorkerTask = { contender, database, broker, sink, count, streams };
   await using worker = startWorker(task);
   const said = await worker.waitForMessage(({ result }) => result !== undefined, {

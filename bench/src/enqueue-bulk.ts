@@ -28,7 +28,8 @@ await inRounds(repeats, keys, async (key, round) => {
 const over = (key: (typeof keys)[number]): number => ratioOf(rates.whizbang.perSecond, rates[key].perSecond);
 await report({
   name: 'enqueue-bulk',
-  measures: 'messages of 1 KB stored a second, 1,000 in one call and one transaction with a row of the business, one connection',
+  measures:
+    'messages of 1 KB stored a second, 1,000 in one call and one transaction with a row of the business, one connection',
   rows: keys.map((key) => rateRow(rates[key].name, rates[key])),
   goals: [
     atLeast('of a bare multi-row INSERT of the same rows', over('bare-insert'), 0.7),

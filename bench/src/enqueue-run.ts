@@ -5,7 +5,8 @@ import { runProgram } from '@whizbang/test/fixtures';
 import { type Entry, startWorker } from './drain-run.js';
 import type { ProducerResult, ProducerTask } from './producer.process.js';
 
-const placed = 'create table if not exists placed (id bigint generated always as identity primary key, customer text, amount integer)';
+const placed =
+  'create table if not exists placed (id bigint generated always as identity primary key, customer text, amount integer)';
 
 export interface EnqueueLoad {
   readonly connections: number;

@@ -49,7 +49,11 @@ await report({
   goals: [
     atLeast(`beside ${rowsBeside} rows: of an empty table's rate`, ratio('whizbang-beside'), 0.95),
     atLeast("with an open transaction: of an empty table's rate", ratio('whizbang-open'), 0.8),
-    exactly('messages lost, doubled or out of order', keys.reduce((sum, key) => sum + troubleIn(rates[key]), 0), 0),
+    exactly(
+      'messages lost, doubled or out of order',
+      keys.reduce((sum, key) => sum + troubleIn(rates[key]), 0),
+      0,
+    ),
   ],
   settings: { repeats, rowsBeside, ...settingsOf(entries) },
   versions: services.versions,

@@ -48,10 +48,10 @@ async function handle(): Promise<void> {
   } else {
     service.handleBatch(OrderPlaced, async (messages) => {
       const [one] = messages;
-      await one?.context.tx.query('insert into handled (sequence, order_key) select * from unnest($1::integer[], $2::text[])', [
-        messages.map(({ payload }) => payload.sequence),
-        messages.map(({ payload }) => payload.order),
-      ]);
+      await one?.context.tx.query(
+        'insert into handled (sequence, order_key) select * from unnest($1::integer[], $2::text[])',
+        [messages.map(({ payload }) => payload.sequence), messages.map(({ payload }) => payload.order)],
+      );
     });
   }
   await service.start();
@@ -78,7 +78,11 @@ async function bare(): Promise<void> {
     for (let row = rows.pop(); row !== undefined; row = rows.pop()) {
       await client.query('begin');
       await client.query({ name: 'insert', text: insert, values: [row.sequence, row.order] });
-      await client.query({ name: 'delete', text: 'delete from whizbang.wh_inbox where message_id = $1', values: [row.id] });
+      await client.query({
+        name: 'delete',
+        text: 'delete from whizbang.wh_inbox where message_id = $1',
+        values: [row.id],
+      });
       await client.query('commit');
       advance(1);
     }

@@ -23,7 +23,9 @@ const ways = ['single', 'batch', 'bare'] as const;
 await using services = new BenchServices(peersPostgres);
 const database = await services.database();
 const pool = services.pool(database, 2);
-await pool.query('create table handled (id bigint generated always as identity primary key, sequence integer, order_key text)');
+await pool.query(
+  'create table handled (id bigint generated always as identity primary key, sequence integer, order_key text)',
+);
 const rates = {
   single: emptyRates('Whizbang, handle'),
   batch: emptyRates('Whizbang, handleBatch (100)'),

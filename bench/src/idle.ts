@@ -50,7 +50,9 @@ for (let round = 0; round < repeats; round += 1) {
     one.perSecond.push((to.transactions - from.transactions) / ((to.at - from.at) / 1000));
     one.cpu.push(((to.cpuSeconds - from.cpuSeconds) / ((to.at - from.at) / 1000)) * 100);
   }
-  console.log(`round ${round + 1}: ${watched.map(({ name, perSecond }) => `${name} ${perSecond.at(-1)?.toFixed(2)}/s`).join('; ')}`);
+  console.log(
+    `round ${round + 1}: ${watched.map(({ name, perSecond }) => `${name} ${perSecond.at(-1)?.toFixed(2)}/s`).join('; ')}`,
+  );
 }
 for (const { program } of watched) {
   program.kill();
@@ -71,7 +73,12 @@ await report({
     atMost('queries a second', medianOf(first?.perSecond ?? []), 0.5),
     atMost('% of a core', medianOf(first?.cpu ?? []), 0.5),
   ],
-  settings: { repeats, seconds, Whizbang: 'publisher, receiver, dispatcher, maintenance and recovery; defaults', ...settingsOf(entries) },
+  settings: {
+    repeats,
+    seconds,
+    Whizbang: 'publisher, receiver, dispatcher, maintenance and recovery; defaults',
+    ...settingsOf(entries),
+  },
   versions: services.versions,
   chart: {
     title: 'idle: nothing to do',

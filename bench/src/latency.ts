@@ -18,11 +18,12 @@ import { repeatsOf, sizeOf } from './settings.js';
 
 // From the return of the commit to a plain consumer of the queue, at a pace that leaves everybody idle in between.
 const perSecond = 50;
-const seconds = sizeOf('SECONDS', 6);
+const seconds = sizeOf('SECONDS', 5);
 const repeats = repeatsOf();
 const warmUp = perSecond;
-const peers = ['outbox-replication', 'outbox-polling', 'graphile-worker', 'pg-boss', 'hand-notify-100'] as const;
-const keys = ['whizbang', ...peers] as const satisfies readonly ContenderKey[];
+const peers = ['outbox-replication', 'graphile-worker', 'pg-boss'] as const;
+// Beside them: every commit notifies, which 32 writers would pay for.
+const keys = ['whizbang', ...peers, 'hand-notify-100'] as const satisfies readonly ContenderKey[];
 /** `raw`: the application publishes by itself after its commit. `handler`: through the inbox of another service to our handler. */
 const ways = [...keys, 'raw', 'handler'] as const;
 type Way = (typeof ways)[number];
@@ -35,18 +36,21 @@ for (const { pool } of Object.values(entries)) await pool.query('create table pl
 const publisher = await openPublisher(broker);
 services.atEnd(() => publisher.close());
 const names: Record<Way, string> = {
-  ...(Object.fromEntries(keys.map((key) => [key, entries[key].contender.name])) as Record<(typeof keys)[number], string>),
+  ...(Object.fromEntries(keys.map((key) => [key, entries[key].contender.name])) as Record<
+    (typeof keys)[number],
+    string
+  >),
   raw: 'commit, then publish by hand',
   handler: 'Whizbang → its handler in another service',
 };
 const latencies = Object.fromEntries(ways.map((way) => [way, [] as number[]])) as Record<Way, number[]>;
 const medians = Object.fromEntries(ways.map((way) => [way, [] as number[]])) as Record<Way, number[]>;
-let missing = 0;
+const missing = Object.fromEntries(ways.map((way) => [way, 0])) as Record<Way, number>;
 await inRounds(repeats, ways, async (way, round) => {
   const found = await (way === 'handler' ? toHandler() : toQueue(way));
   latencies[way].push(...found);
   medians[way].push(distributionOf(found).p50);
-  missing += perSecond * seconds - found.length;
+  missing[way] += perSecond * seconds - found.length;
   console.log(`round ${round + 1}: ${names[way]}: p50 ${distributionOf(found).p50.toFixed(2)} ms`);
 });
 const of = Object.fromEntries(ways.map((way) => [way, distributionOf(latencies[way])])) as Record<Way, Distribution>;
@@ -61,6 +65,9 @@ await report({
   goals: goals(),
   settings: { repeats, seconds, perSecond, ...settingsOf(entries) },
   versions: services.versions,
+  remarks: ways
+    .filter((way) => missing[way] > 0)
+    .map((way) => `${names[way]}: ${missing[way]} messages did not arrive within ten seconds.`),
   chart: {
     title: 'latency: commit → consumer',
     unit: 'ms',
@@ -81,7 +88,7 @@ function goals(): Goal[] {
   return [
     ...ahead,
     atMost('p50: × commit, publish, deliver by hand', of.whizbang.p50 / of.raw.p50, 2),
-    exactly('messages that did not arrive', missing, 0),
+    exactly("Whizbang's messages that did not arrive within ten seconds", missing.whizbang + missing.handler, 0),
   ];
 }
 

@@ -75,7 +75,7 @@ async function someLarge(side: (typeof sides)[number], bodies: number): Promise<
   await using worker = await startedWorker();
   const sampling = new MemorySampling(worker);
   await drained();
-  return sampling.end();
+  return await sampling.end();
 }
 
 async function startedWorker() {

@@ -17,9 +17,24 @@ const fewBrokerKeys = ['whizbang', 'outbox-polling-ordered', 'outbox-replication
 await using services = new BenchServices(peersPostgres);
 const broker = await services.broker();
 const witness = await QueueWitness.create(services, broker, 'quorum');
-const many = await enterAll(services, manyKeys, (key) => (key === 'pg-boss-ordered' ? Math.ceil(count / 4) : count), 1000);
-const fewMemory = await enterAll(services, fewMemoryKeys, (key) => (key === 'whizbang' ? count : Math.ceil(count / 8)), 10);
-const fewBroker = await enterAll(services, fewBrokerKeys, (key) => (key === 'whizbang' ? Math.ceil(count / 2) : Math.ceil(count / 20)), 10);
+const many = await enterAll(
+  services,
+  manyKeys,
+  (key) => (key === 'pg-boss-ordered' ? Math.ceil(count / 4) : count),
+  1000,
+);
+const fewMemory = await enterAll(
+  services,
+  fewMemoryKeys,
+  (key) => (key === 'whizbang' ? count : Math.ceil(count / 8)),
+  10,
+);
+const fewBroker = await enterAll(
+  services,
+  fewBrokerKeys,
+  (key) => (key === 'whizbang' ? Math.ceil(count / 2) : Math.ceil(count / 20)),
+  10,
+);
 
 const onBroker = () => ({ sink: 'rabbitmq', broker, witness, readAll: true }) as const;
 const inMemory = () => ({ sink: 'memory' }) as const;
@@ -41,16 +56,44 @@ await report({
   measures: `${count} messages of 1 KB in strict order of their streams, one process; all that arrives is checked for its order`,
   rows: all.map(({ label, one }) => rateRow(label, one)),
   goals: [
-    atLeast('1,000 streams, RabbitMQ: of unordered', ratioOf(manyBroker.whizbang.perSecond, manyBroker['whizbang-unordered'].perSecond), 0.8),
-    atLeast('1,000 streams, in-process: of unordered', ratioOf(manyInside.whizbang.perSecond, manyInside['whizbang-unordered'].perSecond), 0.8),
-    atLeast('10 streams, in-process: × the best ordered peer', best(fewInside.whizbang.perSecond, [fewInside['pg-boss-ordered-10'], fewInside['graphile-worker-ordered']]), 5),
-    atLeast('10 streams, RabbitMQ: × pg-transactional-outbox', best(fewOutside.whizbang.perSecond, [fewOutside['outbox-polling-ordered'], fewOutside['outbox-replication-ordered']]), 3),
-    exactly("Whizbang's messages lost, doubled or out of order", [manyBroker, manyInside, fewInside, fewOutside].reduce((sum, { whizbang }) => sum + troubleIn(whizbang), 0), 0),
+    atLeast(
+      '1,000 streams, RabbitMQ: of unordered',
+      ratioOf(manyBroker.whizbang.perSecond, manyBroker['whizbang-unordered'].perSecond),
+      0.8,
+    ),
+    atLeast(
+      '1,000 streams, in-process: of unordered',
+      ratioOf(manyInside.whizbang.perSecond, manyInside['whizbang-unordered'].perSecond),
+      0.8,
+    ),
+    atLeast(
+      '10 streams, in-process: × the best ordered peer',
+      best(fewInside.whizbang.perSecond, [fewInside['pg-boss-ordered-10'], fewInside['graphile-worker-ordered']]),
+      5,
+    ),
+    atLeast(
+      '10 streams, RabbitMQ: × pg-transactional-outbox',
+      best(fewOutside.whizbang.perSecond, [
+        fewOutside['outbox-polling-ordered'],
+        fewOutside['outbox-replication-ordered'],
+      ]),
+      3,
+    ),
+    exactly(
+      "Whizbang's messages lost, doubled or out of order",
+      [manyBroker, manyInside, fewInside, fewOutside].reduce((sum, { whizbang }) => sum + troubleIn(whizbang), 0),
+      0,
+    ),
   ],
   settings: {
     repeats,
     ...settingsOf(many),
-    ...Object.fromEntries(Object.entries({ ...settingsOf(fewMemory), ...settingsOf(fewBroker) }).map(([name, text]) => [`${name}, 10 streams`, text])),
+    ...Object.fromEntries(
+      Object.entries({ ...settingsOf(fewMemory), ...settingsOf(fewBroker) }).map(([name, text]) => [
+        `${name}, 10 streams`,
+        text,
+      ]),
+    ),
   },
   versions: services.versions,
   remarks: parts.flatMap(({ where, rates }) =>

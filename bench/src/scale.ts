@@ -58,7 +58,14 @@ await report({
 async function run(size: (typeof sizes)[number]): Promise<void> {
   await witness.purge();
   await fill(entry);
-  const task = { contender: 'whizbang', database: entry.database, broker, sink: 'rabbitmq', count: 0, streams: 1000 } as const;
+  const task = {
+    contender: 'whizbang',
+    database: entry.database,
+    broker,
+    sink: 'rabbitmq',
+    count: 0,
+    streams: 1000,
+  } as const;
   const workers = Array.from({ length: Number(size) }, () => startWorker(task));
   try {
     await Promise.all(

@@ -58,13 +58,16 @@ export function rawKafka(batch = 500): Contender {
     worker: async ({ broker, count, streams }, progress) => {
       const producer = await openKafkaProducer(broker);
       const bodies = ordersPlaced(count, streams).map((order) => JSON.stringify(order));
-      return begun(async () => {
-        for (let index = 0; index < count; index += batch) {
-          const some = bodies.slice(index, index + batch);
-          await producer.send(some);
-          progress.through(some.length);
-        }
-      }, producer.close);
+      return begun(
+        async () => {
+          for (let index = 0; index < count; index += batch) {
+            const some = bodies.slice(index, index + batch);
+            await producer.send(some);
+            progress.through(some.length);
+          }
+        },
+        () => producer.close(),
+      );
     },
   };
 }
@@ -107,15 +110,18 @@ async function claimer({ database }: Job, progress: Progress, batch: number): Pr
            from due where o.id = due.id returning o.id, o.payload::text as body`,
     values: [batch],
   };
-  return begun(async () => {
-    for (;;) {
-      const { rows } = await client.query<{ id: string }>(claim);
-      if (rows.length === 0) return;
-      const values = [rows.map(({ id }) => id)];
-      await client.query({ name: 'delete', text: 'delete from outbox where id = any($1::bigint[])', values });
-      progress.through(rows.length);
-    }
-  }, () => client.end());
+  return begun(
+    async () => {
+      for (;;) {
+        const { rows } = await client.query<{ id: string }>(claim);
+        if (rows.length === 0) return;
+        const values = [rows.map(({ id }) => id)];
+        await client.query({ name: 'delete', text: 'delete from outbox where id = any($1::bigint[])', values });
+        progress.through(rows.length);
+      }
+    },
+    () => client.end(),
+  );
 }
 
 /** Work that ends by itself. */
