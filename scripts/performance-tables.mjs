@@ -29,7 +29,7 @@ function section({ name, measures, measuredAt, machine, versions, settings, rows
     `![${name}](../bench/results/${name}.svg)`,
     `${measures[0].toUpperCase()}${measures.slice(1)}.`,
     table(rows),
-    table(goals),
+    ...(goals.length > 0 ? [table(goals)] : []),
     ...(remarks?.length > 0 ? [remarks.map((remark) => `- ${remark}`).join('\n')] : []),
     `<details><summary>Measured ${measuredAt.slice(0, 10)} on ${machine.cores} cores (${machine.cpu}), ${machine.memoryGiB} GiB, kernel ${machine.kernel}, Node ${machine.node}</summary>`,
     ...(Object.keys(versions).length > 0 ? [`Versions: ${list(versions)}.`] : []),

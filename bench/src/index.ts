@@ -27,6 +27,7 @@ const benches = {
   },
   scale: { measures: 'one, two and four publisher processes', load: () => import('./scale.js') },
   memory: { measures: 'resident memory over a million messages', load: () => import('./memory.js') },
+  cost: { measures: 'what Postgres writes for each message, step by step', load: () => import('./cost.js') },
   growth: {
     measures: 'what claims, status and sentinel cost beside millions of rows that wait; ten minutes, 16 GB of disk',
     load: () => import('./growth.js'),

@@ -98,7 +98,7 @@ async function toQueue(way: Exclude<Way, 'handler'>): Promise<number[]> {
   await entry.contender.reset(entry.pool);
   const job = { database: entry.database, broker, sink: 'rabbitmq', count: 0, streams: 1000 } as const;
   await using worker = way === 'raw' ? undefined : startWorker({ contender: way, ...job });
-  await worker?.waitForMessage(({ started }) => started === true, { message: 'the worker', timeoutMs: 30_000 });
+  await worker?.waitForMessage(({ started }) => started === true, { message: 'the worker', timeoutMs: 120_000 });
   const arrivals: number[] = [];
   const stop = await witness.consume((body) => (arrivals[sequenceOf(body)] ??= performance.now()));
   const found = await atPace(entry, arrivals, way === 'raw' ? publisher : undefined);
@@ -119,7 +119,7 @@ async function toHandler(): Promise<number[]> {
   await shipping.start();
   const job = { database: entry.database, broker, sink: 'rabbitmq', count: 0, streams: 1000 } as const;
   await using worker = startWorker({ contender: 'whizbang', ...job });
-  await worker.waitForMessage(({ started }) => started === true, { message: 'the worker', timeoutMs: 30_000 });
+  await worker.waitForMessage(({ started }) => started === true, { message: 'the worker', timeoutMs: 120_000 });
   const found = await atPace(entry, arrivals, undefined);
   worker.kill();
   await worker.exited;

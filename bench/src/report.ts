@@ -28,7 +28,8 @@ const folder = new URL('../results/', import.meta.url);
 /** Prints the tables and writes `bench/results/<name>.json` and `.svg`, with what the numbers were measured on. */
 export async function report({ chart, ...content }: Report): Promise<void> {
   printTable(content.rows);
-  printTable(content.goals.map(({ reached, ...goal }) => ({ ...goal, reached: reached ? 'yes' : 'NO' })));
+  if (content.goals.length > 0)
+    printTable(content.goals.map(({ reached, ...goal }) => ({ ...goal, reached: reached ? 'yes' : 'NO' })));
   for (const remark of content.remarks ?? []) console.log(remark);
   const machine = {
     cpu: cpus()[0]?.model,
