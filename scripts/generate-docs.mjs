@@ -1,9 +1,12 @@
-// Writes what the documents say about transports from what the transports say themselves; needs a build.
-//   node scripts/generate-docs.mjs           writes docs/errors.md and the matrix in README.md
-//   node scripts/generate-docs.mjs --check   writes nothing, fails when either is out of date
+// Writes what the documents say about transports from what the transports say themselves, and what they say about speed from
+// what was measured; needs a build.
+//   node scripts/generate-docs.mjs           writes docs/errors.md, the matrix in README.md, the tables of docs/performance.md
+//   node scripts/generate-docs.mjs --check   writes nothing, fails when one is out of date
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+
+import { withResults } from './performance-tables.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const load = (path) => import(pathToFileURL(join(root, path)).href);
@@ -110,7 +113,12 @@ function withMatrix(readme, text) {
 }
 
 const readme = readFileSync(join(root, 'README.md'), 'utf8');
-const generated = { 'docs/errors.md': await errorsPage(), 'README.md': withMatrix(readme, await matrix()) };
+const performancePage = readFileSync(join(root, 'docs/performance.md'), 'utf8');
+const generated = {
+  'docs/errors.md': await errorsPage(),
+  'README.md': withMatrix(readme, await matrix()),
+  'docs/performance.md': withResults(root, performancePage),
+};
 for (const [path, text] of Object.entries(generated)) {
   const file = join(root, path);
   if (existsSync(file) && readFileSync(file, 'utf8') === text) continue;

@@ -69,7 +69,7 @@ await report({
 
 function countOf(key: Key): number {
   if (key === 'outbox-polling' || key === 'outbox-replication') return Math.ceil(count / 50);
-  return key === 'pg-boss' || key === 'graphile-worker' ? Math.ceil(count / 2.5) : count;
+  return key === 'whizbang' || key === 'hand-delete-1000' ? count : Math.ceil(count / 2.5);
 }
 
 function goalsOf(queueType: string, rates: Partial<RatesBy<Key>> & Pick<RatesBy<Key>, 'whizbang'>): Goal[] {

@@ -25,7 +25,7 @@ export async function enqueue(entry: Entry, { broker, ...load }: EnqueueLoad): P
   await pool.query('checkpoint');
   const job = { contender: key, database, count: 0, streams: 1000, sink: 'rabbitmq' as const };
   await using worker = broker === undefined ? undefined : startWorker({ ...job, broker });
-  await worker?.waitForMessage(({ started }) => started === true, { message: 'the worker', timeoutMs: 30_000 });
+  await worker?.waitForMessage(({ started }) => started === true, { message: 'the worker', timeoutMs: 120_000 });
   const { perSecond, stored } = await produce({ contender: key, database, ...load });
   const { rows } = await pool.query<{ placed: number }>('select count(*)::integer as placed from placed');
   if ((rows[0]?.placed ?? 0) * load.batch !== stored) throw new Error(`${contender.name} stored something else`);

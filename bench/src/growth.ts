@@ -28,6 +28,7 @@ console.log(`filled in ${Math.round((performance.now() - begunFilling) / 1000)} 
 
 const rows = [];
 const goals: Goal[] = [];
+const remarks: string[] = [];
 for (const side of sides) {
   const times = { empty: timesOf(), full: timesOf() };
   for (let round = -2; round < rounds; round += 1) {
@@ -43,7 +44,9 @@ for (const side of sides) {
       rows.push({ what: `${what} of ${side.batch}, ${side.name}, ${which}`, ...distributionOf(times[which][what]) });
     }
     const ratio = medianOf(times.full[what]) / medianOf(times.empty[what]);
-    goals.push(atMost(`${side.name}, ${what}: full / empty`, ratio, 1.1));
+    // Nothing is promised of completions; their ratio is told.
+    if (what === 'claim') goals.push(atMost(`${side.name}, claim: full / empty`, ratio, 1.1));
+    else remarks.push(`${side.name}, complete: full / empty ${ratio.toFixed(3)}.`);
   }
 }
 
@@ -66,6 +69,7 @@ await report({
   goals: [...goals, ...asked.map(({ what, p50 }) => atMost(`${what}: ms`, p50, 50))],
   settings: { rounds, batchesPerRound, waiting, dead, 'bytes of a body': body.length },
   versions: services.versions,
+  remarks,
   chart: {
     title: 'growth: claims beside what waits',
     unit: 'ms',

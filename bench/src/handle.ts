@@ -1,11 +1,10 @@
 import { fileURLToPath } from 'node:url';
 
 import { runProgram } from '@whizbang/test/fixtures';
-import { v5, v7 } from 'uuid';
 
 import { atLeast, exactly } from './goals.js';
 import type { HandleTask, HandleWay } from './handle-load.process.js';
-import { OrderPlaced, ordersPlaced } from './order-placed.js';
+import { fillInbox } from './inbox-fill.js';
 import { ratioOf } from './percentiles.js';
 import { emptyRates, rateBar, rateRow, troublesOf } from './rates.js';
 import { report } from './report.js';
@@ -65,20 +64,7 @@ await report({
 /** The inbox as the receiver leaves it. */
 async function fill(messages: number): Promise<void> {
   await pool.query('truncate handled, whizbang.wh_inbox, whizbang.wh_message_deduplication, whizbang.wh_doorbells');
-  for (let index = 0; index < messages; index += 1000) {
-    const orders = ordersPlaced(Math.min(1000, messages - index), 1000, index);
-    await pool.query(
-      `select whizbang.store_inbox_messages($1::uuid[], array_fill($2::text, array[$3::integer]), array_fill($2::text, array[$3::integer]),
-              array_fill('orders'::text, array[$3::integer]), $4::text[], array_fill('{}'::text, array[$3::integer]), $5::uuid[])`,
-      [
-        orders.map(() => v7()),
-        OrderPlaced.type,
-        orders.length,
-        orders.map((order) => JSON.stringify(order)),
-        orders.map(({ order }) => v5(order, v5.URL)),
-      ],
-    );
-  }
+  await fillInbox(pool, messages);
   await pool.query('vacuum (analyze) whizbang.wh_inbox');
   await pool.query('checkpoint');
 }

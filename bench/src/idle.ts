@@ -36,7 +36,7 @@ for (const key of peers) {
   );
 }
 for (const { program } of watched)
-  await program.waitForMessage(({ started }) => started === true, { message: 'start', timeoutMs: 30_000 });
+  await program.waitForMessage(({ started }) => started === true, { message: 'start', timeoutMs: 120_000 });
 await untilAsleep(services.pool(ours, 1), 2);
 // What is looked for at the start only.
 await delay(5_000);
@@ -103,7 +103,7 @@ async function snapshot() {
     program.kill('SIGUSR2');
     const { cpuSeconds } = await program.waitForMessage(
       (message) => message['cpuSeconds'] !== undefined && program.messages.indexOf(message) >= said,
-      { message: 'its processor time', timeoutMs: 5_000 },
+      { message: 'its processor time', timeoutMs: 30_000 },
     );
     // From a database of its own, so that this question is not counted.
     const { rows } = await monitor.query<{ transactions: string }>(

@@ -18,11 +18,12 @@ import { repeatsOf, sizeOf } from './settings.js';
 
 // From the return of the commit to a plain consumer of the queue, at a pace that leaves everybody idle in between.
 const perSecond = 50;
-const seconds = sizeOf('SECONDS', 6);
+const seconds = sizeOf('SECONDS', 5);
 const repeats = repeatsOf();
 const warmUp = perSecond;
-const peers = ['outbox-replication', 'outbox-polling', 'graphile-worker', 'pg-boss', 'hand-notify-100'] as const;
-const keys = ['whizbang', ...peers] as const satisfies readonly ContenderKey[];
+const peers = ['outbox-replication', 'graphile-worker', 'pg-boss'] as const;
+// Beside them: every commit notifies, which 32 writers would pay for.
+const keys = ['whizbang', ...peers, 'hand-notify-100'] as const satisfies readonly ContenderKey[];
 /** `raw`: the application publishes by itself after its commit. `handler`: through the inbox of another service to our handler. */
 const ways = [...keys, 'raw', 'handler'] as const;
 type Way = (typeof ways)[number];
@@ -44,12 +45,12 @@ const names: Record<Way, string> = {
 };
 const latencies = Object.fromEntries(ways.map((way) => [way, [] as number[]])) as Record<Way, number[]>;
 const medians = Object.fromEntries(ways.map((way) => [way, [] as number[]])) as Record<Way, number[]>;
-let missing = 0;
+const missing = Object.fromEntries(ways.map((way) => [way, 0])) as Record<Way, number>;
 await inRounds(repeats, ways, async (way, round) => {
   const found = await (way === 'handler' ? toHandler() : toQueue(way));
   latencies[way].push(...found);
   medians[way].push(distributionOf(found).p50);
-  missing += perSecond * seconds - found.length;
+  missing[way] += perSecond * seconds - found.length;
   console.log(`round ${round + 1}: ${names[way]}: p50 ${distributionOf(found).p50.toFixed(2)} ms`);
 });
 const of = Object.fromEntries(ways.map((way) => [way, distributionOf(latencies[way])])) as Record<Way, Distribution>;
@@ -64,6 +65,9 @@ await report({
   goals: goals(),
   settings: { repeats, seconds, perSecond, ...settingsOf(entries) },
   versions: services.versions,
+  remarks: ways
+    .filter((way) => missing[way] > 0)
+    .map((way) => `${names[way]}: ${missing[way]} messages did not arrive within ten seconds.`),
   chart: {
     title: 'latency: commit → consumer',
     unit: 'ms',
@@ -84,7 +88,7 @@ function goals(): Goal[] {
   return [
     ...ahead,
     atMost('p50: × commit, publish, deliver by hand', of.whizbang.p50 / of.raw.p50, 2),
-    exactly('messages that did not arrive', missing, 0),
+    exactly("Whizbang's messages that did not arrive within ten seconds", missing.whizbang + missing.handler, 0),
   ];
 }
 
@@ -94,7 +98,7 @@ async function toQueue(way: Exclude<Way, 'handler'>): Promise<number[]> {
   await entry.contender.reset(entry.pool);
   const job = { database: entry.database, broker, sink: 'rabbitmq', count: 0, streams: 1000 } as const;
   await using worker = way === 'raw' ? undefined : startWorker({ contender: way, ...job });
-  await worker?.waitForMessage(({ started }) => started === true, { message: 'the worker', timeoutMs: 30_000 });
+  await worker?.waitForMessage(({ started }) => started === true, { message: 'the worker', timeoutMs: 120_000 });
   const arrivals: number[] = [];
   const stop = await witness.consume((body) => (arrivals[sequenceOf(body)] ??= performance.now()));
   const found = await atPace(entry, arrivals, way === 'raw' ? publisher : undefined);
@@ -115,7 +119,7 @@ async function toHandler(): Promise<number[]> {
   await shipping.start();
   const job = { database: entry.database, broker, sink: 'rabbitmq', count: 0, streams: 1000 } as const;
   await using worker = startWorker({ contender: 'whizbang', ...job });
-  await worker.waitForMessage(({ started }) => started === true, { message: 'the worker', timeoutMs: 30_000 });
+  await worker.waitForMessage(({ started }) => started === true, { message: 'the worker', timeoutMs: 120_000 });
   const found = await atPace(entry, arrivals, undefined);
   worker.kill();
   await worker.exited;

@@ -75,20 +75,19 @@ async function someLarge(side: (typeof sides)[number], bodies: number): Promise<
   await using worker = await startedWorker();
   const sampling = new MemorySampling(worker);
   await drained();
-  return sampling.end();
+  return await sampling.end();
 }
 
 async function startedWorker() {
   const worker = startWorker({
     contender: 'whizbang',
     database: entry.database,
-    broker: 'memory:',
-    // No tap: nobody keeps anything.
-    sink: 'none',
+    broker: '',
+    sink: 'memory',
     count: 0,
     streams: 1,
   });
-  await worker.waitForMessage(({ started }) => started === true, { message: 'the worker', timeoutMs: 30_000 });
+  await worker.waitForMessage(({ started }) => started === true, { message: 'the worker', timeoutMs: 120_000 });
   return worker;
 }
 

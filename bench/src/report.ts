@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { cpus, release, totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 
@@ -28,7 +28,8 @@ const folder = new URL('../results/', import.meta.url);
 /** Prints the tables and writes `bench/results/<name>.json` and `.svg`, with what the numbers were measured on. */
 export async function report({ chart, ...content }: Report): Promise<void> {
   printTable(content.rows);
-  printTable(content.goals.map(({ reached, ...goal }) => ({ ...goal, reached: reached ? 'yes' : 'NO' })));
+  if (content.goals.length > 0)
+    printTable(content.goals.map(({ reached, ...goal }) => ({ ...goal, reached: reached ? 'yes' : 'NO' })));
   for (const remark of content.remarks ?? []) console.log(remark);
   const machine = {
     cpu: cpus()[0]?.model,
@@ -57,12 +58,14 @@ function printTable(rows: readonly Row[]): void {
 }
 
 async function packageVersions(): Promise<Record<string, string>> {
-  const require = createRequire(import.meta.url);
-  const { readFile } = await import('node:fs/promises');
+  // kafkajs comes with the fixtures.
+  const places = [import.meta.url, new URL('../../test/package.json', import.meta.url)].flatMap(
+    (from) => createRequire(from).resolve.paths('amqplib') ?? [],
+  );
   const versions: Record<string, string> = {};
   for (const name of packages) {
     // Not every package exports its package.json.
-    for (const place of require.resolve.paths(name) ?? []) {
+    for (const place of places) {
       const text = await readFile(`${place}/${name}/package.json`, 'utf8').catch(() => undefined);
       if (text === undefined) continue;
       versions[name] = (JSON.parse(text) as { version: string }).version;

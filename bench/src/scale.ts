@@ -70,7 +70,7 @@ async function run(size: (typeof sizes)[number]): Promise<void> {
   try {
     await Promise.all(
       workers.map((worker) =>
-        worker.waitForMessage(({ started }) => started === true, { message: 'start', timeoutMs: 30_000 }),
+        worker.waitForMessage(({ started }) => started === true, { message: 'start', timeoutMs: 120_000 }),
       ),
     );
     await waitFor(
@@ -81,7 +81,7 @@ async function run(size: (typeof sizes)[number]): Promise<void> {
     const told = await Promise.all(
       workers.map(async (worker) => {
         worker.kill('SIGUSR2');
-        return worker.waitForMessage(({ through }) => through !== undefined, { message: 'a count', timeoutMs: 5_000 });
+        return worker.waitForMessage(({ through }) => through !== undefined, { message: 'a count', timeoutMs: 30_000 });
       }),
     );
     const counts = told.map(({ through }) => Number(through));

@@ -77,6 +77,7 @@ export class BenchServices implements AsyncDisposable {
   pool(connectionString: string, max: number): pg.Pool {
     const pool = new pg.Pool({ connectionString, max });
     pool.on('error', () => undefined);
+    pool.on('connect', (client) => client.on('error', () => undefined));
     this.atEnd(() => pool.end());
     return pool;
   }

@@ -16,7 +16,7 @@ export function graphileWorker({ ordered = false }: { readonly ordered?: boolean
     name: `graphile-worker${ordered ? ', a queue per stream' : ''}`,
     // A local queue takes one job of each named queue at a time, and then waits: a few messages a second.
     settings: `${ordered ? 'no local queue' : 'localQueue.size 500'}, completeJobBatchDelay 0, concurrentJobs 24 (100 with a publishing task), maxPoolSize ${ordered ? 24 : poolSize}`,
-    prepare: async (pool) => void (await runMigrations({ pgPool: pool, logger })),
+    prepare: (pool) => runMigrations({ pgPool: pool, logger }),
     reset: async (pool) =>
       void (await pool.query(
         'truncate graphile_worker._private_jobs, graphile_worker._private_job_queues restart identity',

@@ -58,13 +58,16 @@ export function rawKafka(batch = 500): Contender {
     worker: async ({ broker, count, streams }, progress) => {
       const producer = await openKafkaProducer(broker);
       const bodies = ordersPlaced(count, streams).map((order) => JSON.stringify(order));
-      return begun(async () => {
-        for (let index = 0; index < count; index += batch) {
-          const some = bodies.slice(index, index + batch);
-          await producer.send(some);
-          progress.through(some.length);
-        }
-      }, producer.close);
+      return begun(
+        async () => {
+          for (let index = 0; index < count; index += batch) {
+            const some = bodies.slice(index, index + batch);
+            await producer.send(some);
+            progress.through(some.length);
+          }
+        },
+        () => producer.close(),
+      );
     },
   };
 }

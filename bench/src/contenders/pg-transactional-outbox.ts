@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 
-import pg from 'pg';
+import type pg from 'pg';
 import type { StoredTransactionalMessage, TransactionalLogger } from 'pg-transactional-outbox';
 // A CommonJS package: its names are not to be seen by an import of single ones in every case.
 import transactionalOutbox from 'pg-transactional-outbox';
