@@ -1,7 +1,8 @@
-import { type Whizbang, isWhizbangError } from '@whizbang/core';
+import { type Whizbang, defineMessage, isWhizbangError } from '@whizbang/core';
 import { createTransport } from '@whizbang/transport-rabbitmq';
 import type pg from 'pg';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
 
 import { waitFor } from '../fixtures/wait-for.js';
 import { testBroker } from '../fixtures/test-services.js';
@@ -36,6 +37,17 @@ const carried: [what: string, note: unknown, headers?: Record<string, string>][]
   ['an empty object', {}],
   ['an empty text', ''],
   ['null', null],
+  ['an empty list', []],
+  ['a list of lists', [[1, 2], ['a'], []]],
+  ['a list of texts with commas, braces and quotes', ['{a,b}', '"', String.raw`\\`, 'NULL']],
+  ['a text that begins like JSON', '{'],
+  ['a text like a list of PostgreSQL', '{1,2}'],
+  ['a number', 42],
+  ['a flag', false],
+  ['a text that looks like the escape of NUL', String.raw`\u0000`],
+  ['one that looks like its escape written twice', String.raw`\\u0000 \\\u0000`],
+  ['a key that looks like it', { [String.raw`\u0000`]: 1 }],
+  ['the source of a regular expression', String.raw`/[\u0000-\u001f\ud800]+/gu`],
   ['400 levels', nested(400)],
   ['numbers at the edge', [Number.MAX_SAFE_INTEGER, Number.MIN_VALUE, Number.MAX_VALUE, 1e21, 0.1 + 0.2]],
   ['keys of every kind', { '': 1, 'a.b': 2, $ref: 3, '\u2028': 4, '🙂': 5, ' ': 6 }],
@@ -57,6 +69,37 @@ const refused: [what: string, note: unknown, says: RegExp, headers?: Record<stri
   ['a NUL in a header', 'small', /header x-nul has a NUL/, { 'x-nul': 'a\0b' }],
   ['a header of ours', 'small', /must .* not begin like a CloudEvents/, { 'ce-id': 'mine' }],
 ];
+
+const Anything = defineMessage('notes.anything', { schema: z.unknown(), destination: 'anything' });
+
+test.each([[[]], [[1, 2]], ['text'], [''], ['{'], [42], [true], [null]])(
+  '%j as the whole payload arrives unchanged, as does its JSON',
+  async (payload) => {
+    const { url } = await migratedDatabase();
+    const whizbang = await testService({ database: url });
+    const arrived: { payload: unknown; json: string }[] = [];
+    whizbang.handle(Anything, (received, { json }) => void arrived.push({ payload: received, json }));
+    await whizbang.start();
+    await whizbang.publishNow(Anything, payload);
+    await waitFor(() => arrived.length === 1, { message: 'the payload' });
+    expect(arrived).toEqual([{ payload, json: JSON.stringify(payload) }]);
+  },
+);
+
+test('a handler gets at digits and signs that JSON.parse changes', async () => {
+  const { url, pool } = await migratedDatabase();
+  const whizbang = await testService({ database: url });
+  const texts: string[] = [];
+  whizbang.handle(Anything, (_, { json }) => void texts.push(json));
+  await whizbang.start();
+  const json = `{"id": 9223372036854775807, "huge":1e400, "price": 1.10, "zero": -0, "long": 0.${'123456789'.repeat(12)}, "a":1,"a":2 }`;
+  await pool.query(
+    `select whizbang.store_outbox_messages(array[gen_random_uuid()], array['anything'], array['notes.anything'], array[$1], array['{}'], array[null::uuid], array[null::timestamptz])`,
+    [json],
+  );
+  await waitFor(() => texts.length === 1, { message: 'the message' });
+  expect(texts).toEqual([json]);
+});
 
 describe.each(['memory:', 'RabbitMQ'])('through %s', (way) => {
   let pool: pg.Pool;

@@ -108,6 +108,32 @@ test('handlers that ignore their signal keep their own rows and nothing else', a
   expect(left?.leased).toBeLessThanOrEqual(unfinished);
 });
 
+test('no handler begins after stop() was called, what was begun is waited for, and the rest is back at once', async () => {
+  const { url, pool } = await migratedDatabase();
+  const whizbang = await testService({ database: url });
+  const begun: number[] = [];
+  let ended = 0;
+  whizbang.handle(OrderChanged, async () => {
+    begun.push(performance.now());
+    await delay(500);
+    ended += 1;
+  });
+  await whizbang.start();
+  const orders = Array.from({ length: 500 }, (_, index) => ({ order: `order-${index}`, number: 1 }));
+  await inTransaction(pool, (tx) => whizbang.publishMany(tx, OrderChanged, orders));
+  await waitFor(() => begun.length > 8, { message: 'handlers at work' });
+  const stoppedMs = performance.now();
+  expect(await whizbang.stop()).toEqual({ unfinished: 0 });
+  const inHand = ended;
+  expect(begun.filter((ms) => ms > stoppedMs + 100)).toEqual([]);
+  expect(ended).toBe(begun.length);
+  // The application ends its pool as soon as stop() has returned: nothing may come after it.
+  const left = await leftovers(pool);
+  expect(left).toMatchObject({ leased: 0, tried: 0, instances: 0 });
+  expect(left?.rows).toBe(orders.length - inHand);
+  expect(ended).toBe(inHand);
+});
+
 test('with the broker away', async () => {
   const ownBroker = await startRabbitmq({ private: true });
   atEnd(() => ownBroker.stop());

@@ -15,14 +15,18 @@ import type pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
+import { TcpGate } from '../conformance/tcp-gate.js';
 import { waitFor } from '../fixtures/wait-for.js';
 import { OrderChanged } from './orders.js';
-import { inTransaction, migratedDatabase, testService } from './test-service.js';
+import { atEnd, inTransaction, migratedDatabase, testService } from './test-service.js';
 
 const Followed = defineMessage('orders.followed', {
   schema: z.object({ order: z.string() }),
   destination: 'orders',
 });
+
+// The counters of the other two are counted below.
+const Traced = defineMessage('orders.traced', { schema: z.object({ order: z.string() }), destination: 'traced' });
 
 /** W3C trace context, as far as this test needs it: the SDK's own propagator is in a package that nobody else wants here. */
 class TraceParent implements TextMapPropagator {
@@ -120,6 +124,59 @@ test('correlation, causation and trace travel from the transaction to what the h
   expect(second?.parentSpanContext?.spanId).toBe(first?.spanContext().spanId);
 });
 
+test('a trace that nobody samples, a second try and a dead letter that comes back go on with the trace of their publisher', async () => {
+  const traceIds = new Map<string, string[]>();
+  const tried = new Map<string, number>();
+  const database = await migratedDatabase();
+  const service = await testService({
+    database: database.url,
+    failures: { baseSeconds: 0.02 },
+    dispatcher: { maxInboxAttempts: 2 },
+  });
+  service.handle(Traced, ({ order }) => {
+    traceIds.set(order, [...(traceIds.get(order) ?? []), trace.getActiveSpan()?.spanContext().traceId ?? 'none']);
+    tried.set(order, (tried.get(order) ?? 0) + 1);
+    if (order === 'dies' && (tried.get(order) ?? 0) <= 2) throw new Error('as ordered');
+  });
+  await service.start();
+  const publishUnder = (traceId: string, traceFlags: number, order: string) =>
+    context.with(
+      trace.setSpanContext(context.active(), { traceId, spanId: '00f067aa0ba902b7', traceFlags, isRemote: true }),
+      () => service.publishNow(Traced, { order }),
+    );
+  const [unsampled, dies] = ['4bf92f3577b34da6a3ce929d0e0e4736', '5bf92f3577b34da6a3ce929d0e0e4737'];
+  await publishUnder(unsampled, 0, 'unsampled');
+  await publishUnder(dies, 1, 'dies');
+  await waitFor(async () => (await service.deadLetters.count()) === 1, { message: 'its death', timeoutMs: 20_000 });
+  const [entry] = (await service.deadLetters.list()).entries;
+  expect(await service.deadLetters.retry(entry?.deadLetterId ?? '', 'me')).toBe(true);
+  await waitFor(() => tried.get('dies') === 3, { message: 'the try after its return', timeoutMs: 20_000 });
+  expect(traceIds.get('unsampled')).toEqual([unsampled]);
+  expect(traceIds.get('dies')).toEqual([dies, dies, dies]);
+});
+
+test('a collection does not wait for a database that does not answer, and the next one asks again', async () => {
+  const { url } = await migratedDatabase();
+  const target = new URL(url);
+  const gate = new TcpGate({ host: target.hostname, port: Number(target.port) });
+  await gate.open();
+  atEnd(() => gate.close());
+  target.hostname = '127.0.0.1';
+  target.port = String(gate.port);
+  const service = await testService({ database: target.href, stopTimeoutMs: 100 });
+  await service.start();
+  gate.stall();
+  const before = performance.now();
+  await reader.forceFlush();
+  expect(performance.now() - before).toBeLessThan(15_000);
+  gate.resume();
+  await waitFor(async () => (await service.backlog()).outbox.pending === 0, {
+    message: 'the database',
+    timeoutMs: 20_000,
+  });
+  await service.stop();
+});
+
 test('a conversation without a name takes the id of its first message', async () => {
   handled.length = 0;
   const { messageId } = await whizbang.publishNow(OrderChanged, { order: 'b', number: 1 });
@@ -146,7 +203,10 @@ test('counters, durations and backlog are there, and no id is an attribute', asy
   expect(value('whizbang.inbox.handled', changed)).toBe(2);
   expect(value('whizbang.inbox.handled', { message_type: Followed.type })).toBe(2);
   expect(value('whizbang.inbox.failed', { ...changed, reason: 'Unknown' })).toBe(1);
-  expect(value('whizbang.inbox.handle.duration')).toBe(5);
+  expect(
+    value('whizbang.inbox.handle.duration', changed) +
+      value('whizbang.inbox.handle.duration', { message_type: Followed.type }),
+  ).toBe(5);
   expect(value('whizbang.outbox.publish.duration')).toBeGreaterThan(0);
   expect(points.get('whizbang.backlog.pending')?.map(({ attributes }) => attributes['category'])).toEqual([
     'outbox',

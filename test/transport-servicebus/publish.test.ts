@@ -67,6 +67,33 @@ describe('a batch that the broker refuses is sent again in smaller ones', () => 
   });
 });
 
+test('a topic with partitions takes batches of one session only: everything arrives all the same, in order, once', async () => {
+  await standIn.createTopic('partitioned', { partitioned: true, requiresDuplicateDetection: true });
+  const { transport } = await connected(standIn);
+  const streams = Array.from({ length: 5 }, () => newStream());
+  const batch = Array.from({ length: 20 }, () => [
+    ...streams.map((stream) => messageTo('partitioned', { stream })),
+    messageTo('partitioned'),
+  ]).flat();
+  const confirmed = new Set<string>();
+  // What waits behind a message that is not confirmed yet comes again, as the publisher does it.
+  for (let turn = 0; turn < 5 && confirmed.size < batch.length; turn += 1) {
+    const rest = batch.filter(({ messageId }) => !confirmed.has(messageId));
+    const outcomes = await transport.publish(rest, never);
+    expect(outcomes.filter(({ kind }) => kind === 'failed')).toEqual([]);
+    for (const [index, { messageId }] of rest.entries()) {
+      if (outcomes[index]?.kind === 'confirmed') confirmed.add(messageId);
+    }
+  }
+  const seen = seenAt('partitioned');
+  expect(new Set(seen)).toEqual(new Set(batch.map(({ messageId }) => messageId)));
+  expect(seen).toHaveLength(batch.length);
+  for (const stream of streams) {
+    const ids = batch.filter(({ streamId }) => streamId === stream).map(({ messageId }) => messageId);
+    expect(seen.filter((id) => ids.includes(String(id)))).toEqual(ids);
+  }
+});
+
 test('the limit that the broker announces is kept, told, and one message above it fails alone', async () => {
   const { transport } = await connected(standIn);
   expect(transport.capabilities.maxMessageBytes).toBeNull();

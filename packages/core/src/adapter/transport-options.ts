@@ -26,8 +26,17 @@ export function readOptions<Options>(
   const resolved: Record<string, unknown> = Object.fromEntries(
     entries.map(([name, [, byDefault]]) => [name, byDefault]),
   );
+  // A password with a "?" that was not encoded: what stands behind it is no option, and must not be told.
+  const holdsLogin = connectionString.some(([name, value]) => name.includes('@') || value.includes('@'));
+  if (holdsLogin) {
+    violations.push('connection string: has an "@" behind a "?"; in a password they must be written %40 and %3F');
+  }
   const given = [
-    ...connectionString.map(([name, value]) => ({ name, value, path: `connection string: ${name}` })),
+    ...(holdsLogin ? [] : connectionString).map(([name, value]) => ({
+      name,
+      value,
+      path: `connection string: ${name}`,
+    })),
     ...Object.entries(code).map(([name, value]) => ({ name, value, path: name })),
   ];
   for (const { name, value, path } of given) {

@@ -1,0 +1,36 @@
+import { expect, test } from 'vitest';
+
+import { waitFor } from '../fixtures/index.js';
+import { OrderChanged } from './orders.js';
+import { atEnd, inTransaction, migratedDatabase, testService } from './test-service.js';
+
+test('thirty times all connections to the database are cut, and no listener is left that would pile up', async () => {
+  const { url, pool } = await migratedDatabase();
+  const warnings: Error[] = [];
+  const onWarning = (warning: Error) => warnings.push(warning);
+  process.on('warning', onWarning);
+  atEnd(async () => void process.off('warning', onWarning));
+  const whizbang = await testService({ database: url, failures: { baseSeconds: 0.02 }, leaseSeconds: 5 });
+  const handled = new Set<number>();
+  whizbang.handle(OrderChanged, async ({ number }, { tx }) => {
+    await tx.query('select pg_sleep(0.005)');
+    handled.add(number);
+  });
+  await whizbang.start();
+  const cut = `select pg_terminate_backend(pid) from pg_stat_activity
+    where application_name like 'whizbang-%' and datname = current_database()`;
+  for (let round = 0; round < 30; round += 1) {
+    await inTransaction(pool, (tx) =>
+      whizbang.publishMany(
+        tx,
+        OrderChanged,
+        Array.from({ length: 5 }, (_, index) => ({ order: `order-${index}`, number: round * 5 + index })),
+      ),
+    );
+    await waitFor(() => handled.size > round, { message: 'some to be handled', timeoutMs: 20_000 });
+    await pool.query(cut);
+  }
+  await waitFor(() => handled.size === 150, { message: 'all to be handled', timeoutMs: 60_000 });
+  expect(warnings).toEqual([]);
+  expect(await whizbang.stop()).toEqual({ unfinished: 0 });
+}, 150_000);
