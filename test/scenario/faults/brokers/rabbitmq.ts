@@ -1,0 +1,125 @@
+import { type ChannelModel, connect } from 'amqplib';
+
+import { startRabbitmq } from '../../../fixtures/index.js';
+import { TcpGate } from '../../../fixtures/network/tcp-gate.js';
+import { durableWitness } from '../../brokers/rabbitmq.js';
+import type { FaultBrokerKind } from '../fault-broker.js';
+import type { Fault } from '../fault.js';
+
+const everything = ['.*', '.*', '.*'];
+
+export const rabbitmq: FaultBrokerKind = {
+  name: 'RabbitMQ',
+  start: async (destination) => {
+    const server = await startRabbitmq({ private: true });
+    const witness = await durableWitness(server.url, destination);
+    // As long as its queues are young, a kill would lose them.
+    await server.flushDirectory();
+    const { username, hostname, port } = new URL(server.url);
+    const target = { host: hostname, port: Number(port) };
+    const repeats = true;
+    const faults: Fault[] = [
+      {
+        name: 'RabbitMQ restarted',
+        weight: 1,
+        lasts: [0, 0],
+        repeats,
+        strike: async () => {
+          await server.restart();
+          return { on: 'in order', undo: async () => undefined };
+        },
+      },
+      {
+        name: 'RabbitMQ killed',
+        weight: 1,
+        lasts: [0, 3_000],
+        repeats,
+        strike: async () => {
+          await server.flushDirectory();
+          await server.kill();
+          return { on: 'SIGKILL', undo: () => server.start() };
+        },
+      },
+      {
+        name: 'RabbitMQ: memory alarm',
+        weight: 2,
+        lasts: [500, 5_000],
+        repeats,
+        strike: async () => {
+          await server.ctl('set_vm_memory_high_watermark', 'absolute', '1');
+          return {
+            on: 'all publishers',
+            undo: async () => void (await server.ctl('set_vm_memory_high_watermark', '0.8')),
+          };
+        },
+      },
+      {
+        name: 'RabbitMQ: reject-publish',
+        weight: 2,
+        lasts: [500, 4_000],
+        repeats,
+        strike: async () => {
+          const full = JSON.stringify({ 'max-length': 0, overflow: 'reject-publish' });
+          await server.ctl('set_policy', 'full', '^shipping$', full, '--apply-to', 'queues');
+          return { on: 'the queue of shipping', undo: async () => void (await server.ctl('clear_policy', 'full')) };
+        },
+      },
+      {
+        name: 'RabbitMQ: permission taken',
+        weight: 2,
+        lasts: [500, 4_000],
+        repeats,
+        strike: async (_, random) => {
+          const taken = random.between(0, 2);
+          const left = everything.map((pattern, index) => (index === taken ? '^$' : pattern));
+          await server.ctl('set_permissions', username, ...left);
+          return {
+            on: ['configure', 'write', 'read'][taken] ?? '',
+            undo: async () => void (await server.ctl('set_permissions', username, ...everything)),
+          };
+        },
+      },
+      {
+        name: 'RabbitMQ: connections closed',
+        weight: 2,
+        lasts: [0, 500],
+        repeats,
+        strike: async () => {
+          await server.ctl('close_all_connections', 'fault');
+          return { on: 'all', undo: async () => undefined };
+        },
+      },
+    ];
+    return {
+      brokerOptions: {
+        heartbeatSeconds: 2,
+        confirmTimeoutMs: 3_000,
+        connectTimeoutMs: 2_000,
+        reconnectDelayMs: 50,
+        reconnectMaxDelayMs: 1_000,
+      },
+      faults,
+      way: async () => {
+        const gate = new TcpGate(target);
+        await gate.open();
+        const url = new URL(server.url);
+        url.hostname = '127.0.0.1';
+        url.port = String(gate.port);
+        return { url: url.href, gate };
+      },
+      seen: () => witness.seen(0),
+      leftovers: async () => {
+        const connections = (await server.ctl('list_connections', 'name', '--no-table-headers')).trim();
+        const model: ChannelModel = await connect(server.url);
+        const channel = await model.createChannel();
+        const { messageCount } = await channel.checkQueue('shipping');
+        await model.close();
+        return [
+          ...(connections === '' ? [] : [`connections of RabbitMQ: ${connections}`]),
+          ...(messageCount === 0 ? [] : [`${messageCount} messages in the queue of shipping`]),
+        ];
+      },
+      stop: () => server.stop(),
+    };
+  },
+};

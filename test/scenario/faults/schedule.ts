@@ -1,0 +1,66 @@
+import { setTimeout as delay } from 'node:timers/promises';
+
+import type { Fault, Struck } from './fault.js';
+import type { FaultScene } from './fault-scene.js';
+import type { Random } from './random.js';
+
+/** A fault that has been done. Times are milliseconds of the wall clock. */
+export interface DoneFault {
+  readonly name: string;
+  readonly on: string;
+  readonly repeats: boolean;
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * Draws faults and does them, one after the other, until the signal. What is drawn is the seed's alone: the n-th fault of a seed
+ * is the same in every run, whatever took how long.
+ */
+export async function runSchedule(
+  scene: FaultScene,
+  faults: readonly Fault[],
+  random: Random,
+  {
+    pauseMs,
+    signal,
+    onDone,
+  }: { pauseMs: readonly [number, number]; signal: AbortSignal; onDone: (done: DoneFault) => void },
+): Promise<void> {
+  while (!signal.aborted) {
+    const pause = random.between(...pauseMs);
+    const fault = draw(faults, random);
+    const lastsMs = random.between(...fault.lasts);
+    const details = random.fork();
+    await patiently(pause, signal);
+    if (signal.aborted) return;
+    const from = Date.now();
+    let struck: Struck;
+    try {
+      struck = await fault.strike(scene, details);
+    } catch (error) {
+      throw new Error(`the fault "${fault.name}" could not be done`, { cause: error });
+    }
+    await patiently(lastsMs, signal);
+    await struck.undo();
+    onDone({ name: fault.name, on: struck.on, repeats: fault.repeats, from, to: Date.now() });
+  }
+}
+
+function draw(faults: readonly Fault[], random: Random): Fault {
+  const scale = 60;
+  const shares = faults.map(({ weight }) => Math.round(weight * scale));
+  let ticket = random.between(
+    1,
+    shares.reduce((sum, share) => sum + share, 0),
+  );
+  for (const [index, fault] of faults.entries()) {
+    ticket -= shares[index] ?? 0;
+    if (ticket <= 0) return fault;
+  }
+  throw new Error('there are no faults');
+}
+
+async function patiently(ms: number, signal: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal }).catch(() => undefined);
+}
