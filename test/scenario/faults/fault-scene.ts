@@ -250,7 +250,14 @@ function through(gate: TcpGate, url: string): string {
 }
 
 function readersPool(connectionString: string): pg.Pool {
-  const pool = new pg.Pool({ connectionString, max: 4, application_name: readersName, idleTimeoutMillis: 1_000 });
+  const pool = new pg.Pool({
+    connectionString,
+    max: 6,
+    application_name: readersName,
+    idleTimeoutMillis: 1_000,
+    // Of no time: the faults of others are not its own.
+    options: '-c statement_timeout=0',
+  });
   // Cut when the server is restarted.
   pool.on('error', () => undefined);
   return pool;

@@ -133,6 +133,8 @@ interface Counts {
 }
 
 async function stopAll(scene: FaultScene): Promise<string[]> {
+  // They have been stopped already, unless something went wrong.
+  await Promise.all(scene.those('producer').map((producer) => producer.kill()));
   const others = scene.participants.filter(({ role }) => role !== 'producer');
   const wrong = (await Promise.all(others.map((participant) => participant.stop(stopTimeoutMs)))).flat();
   for (const { name, stopMs } of others) {

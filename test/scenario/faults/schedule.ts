@@ -11,6 +11,9 @@ export interface DoneFault {
   readonly repeats: boolean;
   readonly from: number;
   readonly to: number;
+  /** How long it took to do it, and to take it back. */
+  readonly strikeMs: number;
+  readonly undoMs: number;
 }
 
 /**
@@ -41,9 +44,13 @@ export async function runSchedule(
     } catch (error) {
       throw new Error(`the fault "${fault.name}" could not be done`, { cause: error });
     }
+    const struckAt = Date.now();
     await patiently(lastsMs, signal);
+    const undoing = Date.now();
     await struck.undo();
-    onDone({ name: fault.name, on: struck.on, repeats: fault.repeats, from, to: Date.now() });
+    const to = Date.now();
+    const { name, repeats } = fault;
+    onDone({ name, on: struck.on, repeats, from, to, strikeMs: struckAt - from, undoMs: to - undoing });
   }
 }
 

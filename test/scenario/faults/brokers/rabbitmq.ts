@@ -2,21 +2,25 @@ import { type ChannelModel, connect } from 'amqplib';
 
 import { startRabbitmq } from '../../../fixtures/index.js';
 import { TcpGate } from '../../../fixtures/network/tcp-gate.js';
+import { askManagement } from '../../../fixtures/rabbitmq/virtual-hosts.js';
 import { durableWitness } from '../../brokers/rabbitmq.js';
 import type { FaultBrokerKind } from '../fault-broker.js';
 import type { Fault } from '../fault.js';
 
-const everything = ['.*', '.*', '.*'];
+const everything = { configure: '.*', write: '.*', read: '.*' };
 
 export const rabbitmq: FaultBrokerKind = {
   name: 'RabbitMQ',
   start: async (destination) => {
-    const server = await startRabbitmq({ private: true });
+    const server = await startRabbitmq({ private: true, management: true });
     const witness = await durableWitness(server.url, destination);
     // As long as its queues are young, a kill would lose them.
     await server.flushDirectory();
     const { username, hostname, port } = new URL(server.url);
     const target = { host: hostname, port: Number(port) };
+    // Over HTTP: a call of rabbitmqctl costs a second of the processor.
+    const manage = (method: 'PUT' | 'DELETE', path: string, body?: object): Promise<void> =>
+      askManagement(server.managementUrl ?? '', method, `api/${path}`, body);
     const repeats = true;
     const faults: Fault[] = [
       {
@@ -59,9 +63,10 @@ export const rabbitmq: FaultBrokerKind = {
         lasts: [500, 4_000],
         repeats,
         strike: async () => {
-          const full = JSON.stringify({ 'max-length': 0, overflow: 'reject-publish' });
-          await server.ctl('set_policy', 'full', '^shipping$', full, '--apply-to', 'queues');
-          return { on: 'the queue of shipping', undo: async () => void (await server.ctl('clear_policy', 'full')) };
+          const definition = { 'max-length': 0, overflow: 'reject-publish' };
+          const full = { pattern: '^shipping$', definition, 'apply-to': 'queues' };
+          await manage('PUT', 'policies/%2F/full', full);
+          return { on: 'the queue of shipping', undo: () => manage('DELETE', 'policies/%2F/full') };
         },
       },
       {
@@ -70,13 +75,9 @@ export const rabbitmq: FaultBrokerKind = {
         lasts: [500, 4_000],
         repeats,
         strike: async (_, random) => {
-          const taken = random.between(0, 2);
-          const left = everything.map((pattern, index) => (index === taken ? '^$' : pattern));
-          await server.ctl('set_permissions', username, ...left);
-          return {
-            on: ['configure', 'write', 'read'][taken] ?? '',
-            undo: async () => void (await server.ctl('set_permissions', username, ...everything)),
-          };
+          const taken = random.pick(['configure', 'write', 'read']);
+          await manage('PUT', `permissions/%2F/${username}`, { ...everything, [taken]: '^$' });
+          return { on: taken, undo: () => manage('PUT', `permissions/%2F/${username}`, everything) };
         },
       },
       {
