@@ -20,12 +20,7 @@ export interface Entry {
   readonly streams: number;
 }
 
-export async function enter(
-  services: BenchServices,
-  key: ContenderKey,
-  count: number,
-  streams = 1000,
-): Promise<Entry> {
+export async function enter(services: BenchServices, key: ContenderKey, count: number, streams = 1000): Promise<Entry> {
   const contender = contenderOf(key);
   const database = await services.emptyDatabase();
   const pool = services.pool(database, 2);
@@ -78,7 +73,10 @@ export interface DrainPlace {
 }
 
 /** Fills, starts one worker process, and measures from the first messages that are through to the empty table. */
-export async function drain(entry: Entry, { sink, broker = '', witness, readAll = false }: DrainPlace): Promise<DrainRun> {
+export async function drain(
+  entry: Entry,
+  { sink, broker = '', witness, readAll = false }: DrainPlace,
+): Promise<DrainRun> {
   await witness?.purge();
   await fill(entry);
   const result = await work(entry, { ...entry, sink, broker, contender: entry.key });
@@ -91,7 +89,10 @@ export async function drain(entry: Entry, { sink, broker = '', witness, readAll 
   };
 }
 
-async function work(entry: Entry, { contender, database, broker, sink, count, streams }: WorkerTask): Promise<WorkerResult> {
+async function work(
+  entry: Entry,
+  { contender, database, broker, sink, count, streams }: WorkerTask,
+): Promise<WorkerResult> {
   const task: WorkerTask = { contender, database, broker, sink, count, streams };
   await using worker = startWorker(task);
   const said = await worker.waitForMessage(({ result }) => result !== undefined, {
@@ -104,7 +105,9 @@ async function work(entry: Entry, { contender, database, broker, sink, count, st
 }
 
 export function startWorker(task: WorkerTask) {
-  return runProgram(fileURLToPath(new URL('./worker.process.js', import.meta.url)), { BENCH_TASK: JSON.stringify(task) });
+  return runProgram(fileURLToPath(new URL('./worker.process.js', import.meta.url)), {
+    BENCH_TASK: JSON.stringify(task),
+  });
 }
 
 async function troubleOf(

@@ -59,7 +59,10 @@ await report({
     messages: count,
     repeats,
     ...Object.fromEntries(
-      [...entries.values()].map((entry) => [entry.contender.name, `${entry.contender.settings}; ${entry.count} messages`]),
+      [...entries.values()].map((entry) => [
+        entry.contender.name,
+        `${entry.contender.settings}; ${entry.count} messages`,
+      ]),
     ),
   },
   versions: services.versions,

@@ -63,7 +63,9 @@ function drawBar({ label, values, spread, ours = false }: Bar, y: number, x: (va
   }
   if (spread !== undefined) {
     const [low, high] = [x(spread[0]).toFixed(1), x(spread[1]).toFixed(1)];
-    parts.push(`<path d="M${low} ${y + 9}H${high}M${low} ${y + 5}v8M${high} ${y + 5}v8" stroke="#24292f" fill="none"/>`);
+    parts.push(
+      `<path d="M${low} ${y + 9}H${high}M${low} ${y + 5}v8M${high} ${y + 5}v8" stroke="#24292f" fill="none"/>`,
+    );
   }
   return parts;
 }

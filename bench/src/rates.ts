@@ -29,11 +29,7 @@ export function rateBar(label: string, { perSecond }: Pick<Rates, 'perSecond'>, 
 export function troublesOf(rates: readonly Rates[]): string[] {
   return rates.flatMap(({ name, trouble }) => {
     const sum = (of: (one: Trouble) => number) => trouble.reduce((total, one) => total + of(one), 0);
-    const [lost, doubled, late] = [
-      sum((one) => one.lost),
-      sum((one) => one.doubled),
-      sum((one) => one.outOfOrder),
-    ];
+    const [lost, doubled, late] = [sum((one) => one.lost), sum((one) => one.doubled), sum((one) => one.outOfOrder)];
     const words = [
       ...(lost > 0 ? [`${lost} messages lost`] : []),
       ...(doubled > 0 ? [`${doubled} messages twice`] : []),

@@ -96,15 +96,18 @@ async function claimer({ database }: Job, progress: Progress, batch: number): Pr
            from due where o.id = due.id returning o.id, o.payload::text as body`,
     values: [batch],
   };
-  return begun(async () => {
-    for (;;) {
-      const { rows } = await client.query<{ id: string }>(claim);
-      if (rows.length === 0) return;
-      const values = [rows.map(({ id }) => id)];
-      await client.query({ name: 'delete', text: 'delete from outbox where id = any($1::bigint[])', values });
-      progress.through(rows.length);
-    }
-  }, () => client.end());
+  return begun(
+    async () => {
+      for (;;) {
+        const { rows } = await client.query<{ id: string }>(claim);
+        if (rows.length === 0) return;
+        const values = [rows.map(({ id }) => id)];
+        await client.query({ name: 'delete', text: 'delete from outbox where id = any($1::bigint[])', values });
+        progress.through(rows.length);
+      }
+    },
+    () => client.end(),
+  );
 }
 
 /** Work that ends by itself. */

@@ -29,7 +29,13 @@ export function pgBoss({ ordered = false, batch = 1000, workers = 2 }: PgBossOpt
     tables: ['pgboss.job'],
     pending: `select count(*)::integer as pending from pgboss.job where name = '${queue}' and state < 'completed'`,
     producer: async (database) => {
-      const boss = new PgBoss({ connectionString: database, max: 2, supervise: false, schedule: false, migrate: false });
+      const boss = new PgBoss({
+        connectionString: database,
+        max: 2,
+        supervise: false,
+        schedule: false,
+        migrate: false,
+      });
       boss.on('error', report);
       await boss.start();
       const optionsOf = (order: Order) => (ordered ? { singletonKey: order.order } : {});

@@ -7,7 +7,8 @@ import { checkSchema } from './database/check-schema.js';
 import { explainDatabaseError } from './database/database-error.js';
 import { type MigrateResult, migrate } from './database/migrate.js';
 import type { Database } from './database/pool.js';
-import { beginReadCommitted, readCommittedPool, readCommittedWorkers } from './database/read-committed.js';
+import { statementDeadlineMs } from './database/deadline.js';
+import { beginReadCommitted, poolWithDeadline, readCommittedPool, workersPool } from './database/read-committed.js';
 import type { SchemaName } from './database/schema-name.js';
 import { DeadLetterOperations } from './dead-letters/dead-letter-operations.js';
 import { type BatchHandler, type Handler, HandlerRegistry } from './dispatcher/handler-registry.js';
@@ -68,7 +69,8 @@ export class Whizbang implements AsyncDisposable {
     this.#transport = parts.transport;
     this.#logger = parts.logger;
     this.#outbox = new OutboxStore(parts.database.pool, parts.schema);
-    this.deadLetters = new DeadLetterOperations(readCommittedPool(parts.database.pool), parts.schema, () =>
+    const deadlineMs = statementDeadlineMs(parts.options.leaseSeconds);
+    this.deadLetters = new DeadLetterOperations(readCommittedPool(parts.database.pool, deadlineMs), parts.schema, () =>
       this.#workers?.scanDeadLetters(),
     );
   }
@@ -272,8 +274,9 @@ export class Whizbang implements AsyncDisposable {
   }
 
   async #start(): Promise<void> {
-    await checkSchema(this.#database.pool, this.#schema, this.#logger);
-    const pool = await readCommittedWorkers(this.#database.pool, this.#logger);
+    const deadlineMs = statementDeadlineMs(this.#options.leaseSeconds);
+    await checkSchema(poolWithDeadline(this.#database.pool, deadlineMs), this.#schema, this.#logger);
+    const pool = await workersPool(this.#database.pool, deadlineMs, this.#logger);
     if (this.#stopping !== undefined) {
       throw new StateError('stop() was called before start() was done.');
     }

@@ -2,6 +2,7 @@ import type pg from 'pg';
 import type { Logger } from '../contract/logger.js';
 import { MessageFailureReason, failureReasonName } from '../contract/message-failure-reason.js';
 import type { ClaimResult, Settlements } from '../contract/work.js';
+import { statementDeadlineMs } from '../database/deadline.js';
 import type { Breakers } from '../failure/breakers.js';
 import { type FailureJudge, concernsOthers } from '../failure/failure-judge.js';
 import { PermanentError, RetryLater } from '../failure/handler-errors.js';
@@ -264,7 +265,7 @@ export class Dispatcher {
   }
 
   async #handle(unit: Unit, signal: AbortSignal): Promise<void> {
-    const { pool, store, handlers, publish, retainCompleted, instruments } = this.#settings;
+    const { pool, store, handlers, publish, retainCompleted, instruments, leaseSeconds } = this.#settings;
     const handler = handlers.get(unit.messageType);
     const begun = monotonicMs();
     const outcome: UnitOutcome =
@@ -275,7 +276,12 @@ export class Dispatcher {
             reason: MessageFailureReason.ValidationError,
             retryable: false,
           }
-        : await handleUnit(unit, handler, { pool, store, retainCompleted, publish }, signal);
+        : await handleUnit(
+            unit,
+            handler,
+            { pool, store, retainCompleted, publish, deadlineMs: statementDeadlineMs(leaseSeconds) },
+            signal,
+          );
     instruments.handleDuration.record(monotonicMs() - begun, { message_type: unit.messageType, outcome: outcome.kind });
     this.#conclude(unit, outcome, signal);
     this.#running.delete(unit);

@@ -4,8 +4,12 @@ import type { MessageContext, PublishOptions } from '../contract/message-context
 import { type MessageDefinition, describeSchemaIssue } from '../contract/message-definition.js';
 import type { MessageMetadata } from '../contract/message-metadata.js';
 import type { HandlerTransaction, Transaction } from '../contract/transaction.js';
+import { cutConnection } from '../database/cut-connection.js';
+import { withDeadline } from '../database/deadline.js';
 import { beginReadCommitted } from '../database/read-committed.js';
+import { DatabaseUnavailableError } from '../errors/whizbang-error.js';
 import type { InboxStore } from '../inbox/inbox-store.js';
+import { after } from '../runtime/clock.js';
 import type { HeldMessage, Unit } from '../runtime/lanes.js';
 import type { Cause } from '../outbox/message-writer.js';
 import { inHandlerSpan } from '../telemetry/trace-context.js';
@@ -39,7 +43,13 @@ interface HandleSettings {
   readonly store: InboxStore;
   readonly retainCompleted: boolean;
   readonly publish: PublishInTransaction;
+  /** Of statements that are not the handler's. */
+  readonly deadlineMs: number;
 }
+
+// How long a handler may take to end once its signal is aborted. Nothing of it can be committed any more, and what it waits for
+// may be a server that does not answer.
+const abortPatienceMs = 1_000;
 
 /**
  * Runs a handler in its own transaction: BEGIN, the handler, the completion of its rows, COMMIT. Its writes, what it
@@ -64,26 +74,52 @@ export async function handleUnit(
   };
   client.on('error', onLost);
   client.on('end', onLost);
+  const ours = withDeadline(client, settings.deadlineMs);
+  const stopWaiting = whenAborted(signal, abortPatienceMs, () => cutConnection(client));
+  let outcome: UnitOutcome | undefined;
   try {
-    await client.query(beginReadCommitted);
-    const outcome = await runInTransaction(unit, handler, settings, client, signal);
-    await client.query(outcome.kind === 'handled' ? 'commit' : 'rollback');
+    await ours.query(beginReadCommitted);
+    outcome = await runInTransaction(unit, handler, settings, client, signal);
+    await ours.query(outcome.kind === 'handled' ? 'commit' : 'rollback');
     return outcome;
   } catch (error) {
+    if (error instanceof DatabaseUnavailableError) {
+      onLost(error);
+    }
     // What the database refused (a completion, a commit) must not stay open on a connection that others will use.
-    broken = await client.query('rollback').then(
-      () => false,
-      () => true,
-    );
+    broken =
+      lost !== undefined ||
+      (await ours.query('rollback').then(
+        () => false,
+        () => true,
+      ));
+    if (outcome?.kind === 'failed' && signal.aborted) {
+      // The connection was cut because of it.
+      return outcome;
+    }
     return lost === undefined
       ? { kind: 'failed', error, reason: MessageFailureReason.Unknown, retryable: true }
       : { kind: 'outage', error };
   } finally {
+    stopWaiting();
     client.off('error', onLost);
     client.off('end', onLost);
     // A connection whose transaction may still be open must not go back to the pool; closing it rolls back.
     client.release(lost ?? (broken || signal.aborted));
   }
+}
+
+/** Calls `work` so long after the signal is aborted. Returns how to call it off. */
+function whenAborted(signal: AbortSignal, ms: number, work: () => void): () => void {
+  let timer: { cancel(): void } | undefined;
+  const begin = () => {
+    timer = after(ms, work);
+  };
+  signal.addEventListener('abort', begin, { once: true });
+  return () => {
+    signal.removeEventListener('abort', begin);
+    timer?.cancel();
+  };
 }
 
 async function runInTransaction(
@@ -94,6 +130,7 @@ async function runInTransaction(
   signal: AbortSignal,
 ): Promise<UnitOutcome> {
   const tx = client as HandlerTransaction;
+  const ours = withDeadline(client, settings.deadlineMs);
   const messages: { payload: unknown; context: MessageContext }[] = [];
   for (const row of unit.rows) {
     const read = await readPayload(row, handler.definition);
@@ -115,7 +152,7 @@ async function runInTransaction(
   }
   for (const holder of new Set(unit.rows.map((row) => row.holder))) {
     const rows = unit.rows.filter((row) => row.holder === holder);
-    const stale = await settings.store.complete(tx, holder, rows, settings.retainCompleted);
+    const stale = await settings.store.complete(ours, holder, rows, settings.retainCompleted);
     if (stale.length > 0) {
       return { kind: 'lost' };
     }
