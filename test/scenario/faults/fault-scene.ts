@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { type WhizbangOptions, migrate } from '@whizbang/core';
+import { migrate } from '@whizbang/core';
 import pg from 'pg';
 
 import { type PostgresServer, startPostgres } from '../../fixtures/index.js';
@@ -240,7 +240,7 @@ export class FaultScene implements AsyncDisposable {
 }
 
 type Gates = Pick<Participant['gates'], 'database' | 'listen'>;
-type ServiceOptions = Omit<WhizbangOptions, 'logger' | 'messages'>;
+type ServiceOptions = ParticipantSettings['services'][number]['options'];
 
 function through(gate: TcpGate, url: string): string {
   const changed = new URL(url);

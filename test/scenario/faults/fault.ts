@@ -14,6 +14,8 @@ export interface Fault {
   readonly name: string;
   /** How often it is drawn, beside the others. */
   readonly weight: number;
+  /** Takes so long to do that short runs leave it out. */
+  readonly slow?: true;
   /** How long it lasts, in milliseconds, both ends included. */
   readonly lasts: readonly [least: number, most: number];
   /**

@@ -16,7 +16,7 @@ interface NetworkTrouble {
   readonly weight: number;
   readonly lasts: Fault['lasts'];
   readonly repeats: boolean;
-  strike(gate: TcpGate, random: Random): Promise<Struck['undo']> | Struck['undo'];
+  readonly strike: (gate: TcpGate, random: Random) => Promise<Struck['undo']> | Struck['undo'];
 }
 
 const nothing = async (): Promise<void> => undefined;

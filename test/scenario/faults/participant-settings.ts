@@ -5,7 +5,7 @@ export interface ParticipantSettings {
   /** Usually one; on the in-process transport all that share a broker. */
   readonly services: readonly {
     /** As far as JSON can say them. */
-    readonly options: Omit<WhizbangOptions, 'logger' | 'messages'>;
+    readonly options: Omit<WhizbangOptions, 'logger' | 'messages'> & { readonly database: string };
     readonly handles: boolean;
     /** Give it a pool of its user's with so many connections, instead of the URL. */
     readonly userPool?: number;

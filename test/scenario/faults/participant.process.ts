@@ -42,10 +42,10 @@ function handleSteps(whizbang: Whizbang): void {
 const pools: pg.Pool[] = [];
 const whizbangs: Whizbang[] = [];
 for (const { options, handles, userPool } of settings.services) {
-  let database = options.database;
+  let database: string | pg.Pool = options.database;
   if (userPool !== undefined) {
     const pool = new pg.Pool({
-      connectionString: String(database),
+      connectionString: options.database,
       max: userPool,
       connectionTimeoutMillis: 2_000,
       application_name: `user-pool-${options.service}`,

@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { inspect } from 'node:util';
 
 import { waitFor } from '../../fixtures/index.js';
 import { databaseFaults } from './database-faults.js';
@@ -10,7 +11,7 @@ import { inProcessFaults } from './in-process-faults.js';
 import { networkFaults } from './network-faults.js';
 import { processFaults } from './process-faults.js';
 import { Random } from './random.js';
-import { type DoneFault, runSchedule } from './schedule.js';
+import { type DoneFault, type Pace, runSchedule } from './schedule.js';
 import { Evidence, type Verdict, judge, readLeftovers } from './verdict.js';
 
 export interface FaultRun extends Verdict {
@@ -22,12 +23,16 @@ export interface FaultRun extends Verdict {
 export interface FaultRunSettings {
   readonly seed: number;
   readonly durationMs: number;
-  /** Between the end of a fault and the next one, in each of the two rows of faults that run at the same time. */
-  readonly pauseMs: readonly [least: number, most: number];
   /** A folder for what the participants have said. Default: it is thrown away. */
   readonly logs?: string;
 }
 
+// In each of the two rows of faults that run at the same time.
+const paces: { readonly short: Pace; readonly long: Pace } = {
+  short: { pauseMs: [100, 600], lastsAtMostMs: 800, leavesOutSlow: true },
+  long: { pauseMs: [500, 4_000], lastsAtMostMs: Infinity, leavesOutSlow: false },
+};
+const shortMs = 60_000;
 const calmMs = 3_000;
 const drainTimeoutMs = 120_000;
 // A worker that hangs makes stop() wait for its deadline.
@@ -55,9 +60,7 @@ export async function runFaults(kind: FaultBrokerKind, settings: FaultRunSetting
     await delay(calmMs);
     await rest(scene);
   } catch (error) {
-    wrong.push(
-      `did not come to rest: ${error instanceof Error ? `${error.message} ${String(error.cause ?? '')}` : String(error)}`,
-    );
+    wrong.push(`did not come to rest: ${inspect(error)}`);
   }
   wrong.push(...(await stopAll(scene)));
   const verdict = judge(await Evidence.read(scene), faults, calmFrom);
@@ -70,10 +73,11 @@ async function doFaults(
   scene: FaultScene,
   parts: FaultRunSettings & { toProcesses: Random; toServers: Random; onDone: (done: DoneFault) => void },
 ): Promise<void> {
-  const { durationMs, pauseMs, onDone } = parts;
+  const { durationMs, onDone } = parts;
   const ending = new AbortController();
   const end = setTimeout(() => ending.abort(), durationMs);
-  const schedule = { pauseMs, signal: ending.signal, onDone };
+  const pace = durationMs < shortMs ? paces.short : paces.long;
+  const schedule = { pace, signal: ending.signal, onDone };
   const toServers = [
     ...databaseFaults,
     ...networkFaults({ to: 'database', gate: ({ gates }) => gates.database }),

@@ -16,6 +16,15 @@ export interface DoneFault {
   readonly undoMs: number;
 }
 
+/** How soon one fault follows the other. */
+export interface Pace {
+  /** Between the end of one and the next. */
+  readonly pauseMs: readonly [least: number, most: number];
+  /** Beyond what a fault lasts at least. */
+  readonly lastsAtMostMs: number;
+  readonly leavesOutSlow: boolean;
+}
+
 /**
  * Draws faults and does them, one after the other, until the signal. What is drawn is the seed's alone: the n-th fault of a seed
  * is the same in every run, whatever took how long.
@@ -24,16 +33,14 @@ export async function runSchedule(
   scene: FaultScene,
   faults: readonly Fault[],
   random: Random,
-  {
-    pauseMs,
-    signal,
-    onDone,
-  }: { pauseMs: readonly [number, number]; signal: AbortSignal; onDone: (done: DoneFault) => void },
+  { pace, signal, onDone }: { pace: Pace; signal: AbortSignal; onDone: (done: DoneFault) => void },
 ): Promise<void> {
+  const chosen = faults.filter(({ slow = false }) => !(slow && pace.leavesOutSlow));
   while (!signal.aborted) {
-    const pause = random.between(...pauseMs);
-    const fault = draw(faults, random);
-    const lastsMs = random.between(...fault.lasts);
+    const pause = random.between(...pace.pauseMs);
+    const fault = draw(chosen, random);
+    const [least, most] = fault.lasts;
+    const lastsMs = random.between(least, Math.max(least, Math.min(most, pace.lastsAtMostMs)));
     const details = random.fork();
     await patiently(pause, signal);
     if (signal.aborted) return;

@@ -25,6 +25,7 @@ export const kafka: FaultBrokerKind = {
     const faults: Fault[] = [
       {
         name: 'Kafka restarted',
+        slow: true,
         weight: 1,
         lasts: [0, 0],
         repeats,
@@ -35,6 +36,7 @@ export const kafka: FaultBrokerKind = {
       },
       {
         name: 'Kafka killed',
+        slow: true,
         weight: 2,
         lasts: [0, 3_000],
         repeats,

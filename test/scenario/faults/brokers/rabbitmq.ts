@@ -27,6 +27,7 @@ export const rabbitmq: FaultBrokerKind = {
     const faults: Fault[] = [
       {
         name: 'RabbitMQ restarted',
+        slow: true,
         weight: 1,
         lasts: [0, 0],
         repeats,
@@ -37,6 +38,7 @@ export const rabbitmq: FaultBrokerKind = {
       },
       {
         name: 'RabbitMQ killed',
+        slow: true,
         weight: 1,
         lasts: [0, 3_000],
         repeats,
@@ -49,6 +51,7 @@ export const rabbitmq: FaultBrokerKind = {
       },
       {
         name: 'RabbitMQ: memory alarm',
+        slow: true,
         weight: 1,
         lasts: [500, 5_000],
         repeats,

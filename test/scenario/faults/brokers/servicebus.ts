@@ -10,7 +10,7 @@ import type { Random } from '../random.js';
 interface Refusal {
   readonly name: string;
   readonly on: StandInFault['on'];
-  effect(random: Random): StandInFault['effect'];
+  readonly effect: (random: Random) => StandInFault['effect'];
   /** How often it strikes, at the most. Default: as long as it lasts. */
   readonly most?: number;
 }
@@ -111,7 +111,11 @@ export const servicebus: FaultBrokerKind = {
         inspection.messages().map(({ messageId, body }) => ({ messageId: messageId ?? '', body: body.toString() })),
       leftovers: async () => {
         const queue = standIn.namespace.findQueue(subscription);
-        return queue === undefined ? [`${subscription} does not exist`] : [];
+        const [ready, receivers] = [queue?.readyCount ?? 0, queue?.receiverCount ?? 0];
+        return [
+          ...(ready === 0 ? [] : [`${ready} messages in ${subscription}`]),
+          ...(receivers === 0 ? [] : [`${receivers} receivers of ${subscription}`]),
+        ];
       },
       stop: () => standIn.stop(),
     };
