@@ -4,7 +4,7 @@ import { createTopics, withKafkaAdmin } from '../fixtures/kafka/kafka-topics.js'
 import { KAFKA_ACCOUNT } from '../fixtures/kafka/kafka-server.js';
 import { testKafka, testKafkaGate } from '../fixtures/test-services.js';
 import type { RawConsumer, TransportFixture } from './fixture.js';
-import { TcpGate } from './tcp-gate.js';
+import { TcpGate } from '../fixtures/network/tcp-gate.js';
 
 const secret = 'do-not-tell';
 export const maxMessageBytes = 1_010_000;

@@ -2,7 +2,7 @@ import { createTransport } from '@whizbang/transport-rabbitmq';
 import { type ChannelModel, connect } from 'amqplib';
 import { testBroker } from '../fixtures/test-services.js';
 import type { RawConsumer, RawMessage, Topology, TransportFixture } from './fixture.js';
-import { TcpGate } from './tcp-gate.js';
+import { TcpGate } from '../fixtures/network/tcp-gate.js';
 
 const secret = 'do-not-tell';
 const maxMessageBytes = 2_000_000;

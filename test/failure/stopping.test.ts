@@ -1,5 +1,3 @@
-import { once } from 'node:events';
-import { type Socket, connect, createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
 import { defineMessage } from '@whizbang/core';
@@ -7,46 +5,21 @@ import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 
+import { gateToDatabase } from '../fixtures/network/gate-to-database.js';
 import { waitFor } from '../fixtures/wait-for.js';
 import { Stage } from './service.js';
 
 const Numbered = defineMessage('numbered', { schema: z.object({ n: z.number() }), destination: 'numbers' });
 
-/** A way to the database that can fall silent: connections stay open, and nothing arrives any more. */
-async function silenceable(target: string): Promise<{ url: string; fallSilent(): void }> {
-  const url = new URL(target);
-  const database = { host: url.hostname, port: Number(url.port) };
-  let silent = false;
-  const sockets: Socket[] = [];
-  const server = createServer((near) => {
-    const far = connect(database);
-    for (const [from, to] of [[near, far] as const, [far, near] as const]) {
-      sockets.push(from);
-      from.on('data', (data) => silent || to.write(data));
-      from.on('error', () => undefined);
-      from.on('close', () => to.destroy());
-    }
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.close();
-    for (const socket of sockets) socket.destroy();
-  });
-  const address = server.address();
-  url.hostname = '127.0.0.1';
-  url.port = String(typeof address === 'object' ? address?.port : '');
-  return { url: url.href, fallSilent: () => (silent = true) };
-}
-
 test('stop ends although the database does not answer any more', async () => {
   const stage = await Stage.open();
-  const way = await silenceable(stage.url);
-  const service = await stage.service({ database: way.url, stopTimeoutMs: 500 });
+  const { gate, gatedUrl } = await gateToDatabase(stage.url);
+  onTestFinished(() => gate.close());
+  const service = await stage.service({ database: gatedUrl, stopTimeoutMs: 500 });
   service.handle(Numbered, () => undefined);
   await service.start();
   await waitFor(async () => (await service.status()).elected, { message: 'its election', timeoutMs: 10_000 });
-  way.fallSilent();
+  gate.stall();
   const ended = service.stop().then(() => 'ended');
   expect(await Promise.race([ended, delay(30_000, 'still stopping', { ref: false })])).toBe('ended');
 }, 45_000);

@@ -2,7 +2,7 @@ import type { Whizbang } from '@whizbang/core';
 import pg from 'pg';
 import { describe, expect, test } from 'vitest';
 
-import { TcpGate } from '../conformance/tcp-gate.js';
+import { TcpGate } from '../fixtures/network/tcp-gate.js';
 import { waitFor } from '../fixtures/index.js';
 import { Ledger, insertHandled } from './ledger.js';
 import { OrderChanged } from './orders.js';

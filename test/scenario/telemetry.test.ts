@@ -15,7 +15,7 @@ import type pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { TcpGate } from '../conformance/tcp-gate.js';
+import { TcpGate } from '../fixtures/network/tcp-gate.js';
 import { waitFor } from '../fixtures/wait-for.js';
 import { OrderChanged } from './orders.js';
 import { atEnd, inTransaction, migratedDatabase, testService } from './test-service.js';

@@ -3,7 +3,7 @@ import { type Channel, type ChannelModel, type ConfirmChannel, type Options, con
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { byName, byReplyCode } from '../../packages/transport-rabbitmq/src/classification.js';
 import { type Stage, classify } from '../../packages/transport-rabbitmq/src/errors.js';
-import { TcpGate } from '../conformance/tcp-gate.js';
+import { TcpGate } from '../fixtures/network/tcp-gate.js';
 import { freePorts } from '../fixtures/processes/free-ports.js';
 import { type RabbitmqServer, startRabbitmq } from '../fixtures/index.js';
 

@@ -7,7 +7,7 @@ import { waitFor } from '../fixtures/wait-for.js';
 import { testBroker } from '../fixtures/test-services.js';
 import { never, outcomeText } from '../fixtures/watched-transport.js';
 import { connected, connecting, rawChannel } from './connected.js';
-import { TcpGate } from '../conformance/tcp-gate.js';
+import { TcpGate } from '../fixtures/network/tcp-gate.js';
 
 /** Sockets and timers of this process; a closed transport must leave what was there before. */
 const resources = (): string[] =>

@@ -45,7 +45,7 @@ export const rabbitmq: BrokerKind = {
 };
 
 /** A queue that nobody consumes until the end. */
-async function durableWitness(url: string, exchange: string): Promise<OutageWitness> {
+export async function durableWitness(url: string, exchange: string): Promise<OutageWitness> {
   const queue = `witness-of-${exchange}`;
   const declaring = await connect(url);
   const channel = await declaring.createChannel();
