@@ -7,13 +7,13 @@ import { MemorySampling } from './memory-sampling.js';
 import { orderPlaced } from './order-placed.js';
 import { report } from './report.js';
 import { BenchServices, peersPostgres } from './services.js';
-import { sizeOf } from './settings.js';
+import { repeatsOf, sizeOf } from './settings.js';
 
 // The resident memory of a publisher: over a million messages, fifth by fifth, and with bodies of 1 MB, few and many.
 const count = sizeOf('MESSAGES', 1_000_000);
 const parts = 5;
 const mebi = 1024 ** 2;
-const repeats = 5;
+const repeats = repeatsOf();
 
 await using services = new BenchServices(peersPostgres);
 const entry = await enter(services, 'whizbang', 0);
