@@ -1,6 +1,10 @@
 import pg from 'pg';
 import { within } from '../runtime/clock.js';
+import { cutConnection } from './cut-connection.js';
 import { beginReadCommitted } from './read-committed.js';
+
+// What pg says when `query_timeout` has passed.
+const noAnswer = 'Query read timeout';
 
 // The application may have set parsers of its own, for the whole process. Ours are for what Whizbang's own statements return.
 const scalars = new Map<number, (text: string) => unknown>([
@@ -60,6 +64,9 @@ export function boundedPool(
       return result;
     } catch (error) {
       failure = error instanceof Error ? error : new Error(String(error));
+      if (failure.message === noAnswer) {
+        cutConnection(client);
+      }
       throw error;
     } finally {
       // A connection that failed is closed, which ends its transaction: its answer may still be on the way.

@@ -1,6 +1,10 @@
 import pg from 'pg';
 import type { Logger } from '../contract/logger.js';
 import { maskSecrets } from '../errors/mask-secrets.js';
+import { settlesWithin } from '../runtime/clock.js';
+import { cutConnection } from './cut-connection.js';
+
+const farewellMs = 500;
 
 /** A pool and whether it is ours to close. */
 export interface Database {
@@ -69,5 +73,16 @@ export function openDatabase(
   });
   pool.on('error', onError);
   pool.on('acquire', listenForErrors);
-  return { pool, owned: true, size: settings.maxConnections, close: () => pool.end() };
+  const clients = new Set<pg.PoolClient>();
+  pool.on('connect', (client) => clients.add(client));
+  pool.on('remove', (client) => clients.delete(client));
+  const close = async (): Promise<void> => {
+    const ended = pool.end();
+    // Its last client may be in the hands of a handler that does not listen, or wait for a server that does not answer.
+    if (!(await settlesWithin(ended, farewellMs))) {
+      clients.forEach(cutConnection);
+    }
+    await ended;
+  };
+  return { pool, owned: true, size: settings.maxConnections, close };
 }
