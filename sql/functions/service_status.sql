@@ -119,5 +119,7 @@ begin
   return query
   select 'instances', 'alive', count(*)::double precision
   from whizbang.wh_service_instances i where i.last_heartbeat_at > v_now - interval '35 seconds';
+  return query
+  select 'duties', d.duty, 1::double precision from whizbang.wh_duties d where d.lease_expiry > v_now;
 end
 $$;

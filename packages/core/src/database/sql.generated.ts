@@ -2024,7 +2024,7 @@ $$;
   {
     kind: 'function',
     name: 'service_status',
-    checksum: '0909d483ce52dc4d9101fc6aa07f1a707f8945ed38712d148fc1399e9ffa85f8',
+    checksum: 'd4e87535f4e82aaa11aa9ab38381bb053d3a1fe4ed5a3cda43f7ef931bcaaed5',
     text: `-- How a service stands, in rows of category, name and value. Counts stop at 5,000 and read only the partial indexes, so
 -- that the answer takes as long whatever waits. What is due counts as pending whether it is tried for the first time or
 -- again; what waits for its time counts as scheduled.
@@ -2146,6 +2146,8 @@ begin
   return query
   select 'instances', 'alive', count(*)::double precision
   from whizbang.wh_service_instances i where i.last_heartbeat_at > v_now - interval '35 seconds';
+  return query
+  select 'duties', d.duty, 1::double precision from whizbang.wh_duties d where d.lease_expiry > v_now;
 end
 $$;
 `,
