@@ -12,7 +12,7 @@ begin
              where o.processed_at is null and o.scheduled_for is null and not o.blocked
              order by o.sequence limit 10000) w)::integer,
          coalesce(extract(epoch from clock_timestamp() - (
-             select o.created_at from whizbang.wh_outbox o
+             select nullif(nullif(o.created_at, 'infinity'), '-infinity') from whizbang.wh_outbox o
              where o.processed_at is null and o.scheduled_for is null and not o.blocked
              order by o.sequence limit 1))::double precision * 1000, 0);
   return query
@@ -21,7 +21,7 @@ begin
              where i.processed_at is null and i.scheduled_for is null and not i.blocked
              order by i.sequence limit 10000) w)::integer,
          coalesce(extract(epoch from clock_timestamp() - (
-             select i.received_at from whizbang.wh_inbox i
+             select nullif(nullif(i.received_at, 'infinity'), '-infinity') from whizbang.wh_inbox i
              where i.processed_at is null and i.scheduled_for is null and not i.blocked
              order by i.sequence limit 1))::double precision * 1000, 0);
 end

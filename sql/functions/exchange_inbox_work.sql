@@ -54,7 +54,9 @@ begin
   end if;
   return query
   select 'claimed', c.message_id, c.destination, c.message_type, c.event_data, c.metadata, c.stream_id, c.attempts,
-         c.sequence, c.body_bytes, extract(epoch from clock_timestamp() - c.received_at)::double precision * 1000, c.status,
+         c.sequence, c.body_bytes, 
+         -- What is infinite, by whose hand ever, has no age; before PostgreSQL 17 it would also fail this claim, and every other.
+         case when isfinite(c.received_at) then extract(epoch from clock_timestamp() - c.received_at)::double precision * 1000 else 0 end, c.status,
          c.candidates, null::double precision, c.suspect, c.parked, c.error, c.failure_reason
   from whizbang.claim_orphaned_inbox(p_instance_id, p_limit, p_max_bytes, p_lease_seconds, p_block_leased,
          p_closed_keys, p_closed_seconds, p_closed_trial) c;
@@ -87,7 +89,7 @@ begin
                 select o.lease_expiry from whizbang.wh_inbox o
                 where o.processed_at is null and o.scheduled_for is null and not o.blocked
                 order by o.sequence limit 1000) l
-              where l.lease_expiry > v_now)) - v_now)::double precision * 1000,
+              where l.lease_expiry > v_now and l.lease_expiry < 'infinity')) - v_now)::double precision * 1000,
            null::boolean, null::boolean, null::text, null::integer;
   end if;
 end

@@ -20,7 +20,7 @@ begin
   summary as (
     select least(count(*), 5000) as pending,
            least(count(*) filter (where d.lease_expiry >= v_now), 5000) as leased,
-           coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
+           coalesce(greatest(extract(epoch from v_now - min(d.since) filter (where isfinite(d.since))), 0) * 1000, 0) as oldest_age_ms
     from due d
   )
   select 'outbox', s.name, s.value::double precision
@@ -67,7 +67,7 @@ begin
   summary as (
     select least(count(*), 5000) as pending,
            least(count(*) filter (where d.lease_expiry >= v_now), 5000) as leased,
-           coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
+           coalesce(greatest(extract(epoch from v_now - min(d.since) filter (where isfinite(d.since))), 0) * 1000, 0) as oldest_age_ms
     from due d
   )
   select 'inbox', s.name, s.value::double precision
@@ -119,5 +119,7 @@ begin
   return query
   select 'instances', 'alive', count(*)::double precision
   from whizbang.wh_service_instances i where i.last_heartbeat_at > v_now - interval '35 seconds';
+  return query
+  select 'duties', d.duty, 1::double precision from whizbang.wh_duties d where d.lease_expiry > v_now;
 end
 $$;

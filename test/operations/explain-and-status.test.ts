@@ -217,6 +217,7 @@ describe('status', () => {
       instancesAlive: 1,
       wakeupsHealthy: false,
       brokerReady: false,
+      duties: { maintenance: false, recovery: false },
       elected: false,
     });
   });

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 
+import { MessageFailureReason } from '@whizbang/core';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 
 import { waitFor } from '../fixtures/wait-for.js';
@@ -160,6 +161,24 @@ describe('the elected instance', () => {
     await database.query(`update whizbang.wh_duties set lease_expiry = now() - interval '1 second'`);
     await waitFor(() => isElected(whizbang), { message: 'the next question after the duty', timeoutMs: 25_000 });
     await waitFor(() => logger.count(cycleEnded) >= 1, { message: 'a cycle' });
+  });
+
+  test('with recovery switched off leaves it to another, and status() tells when there is none', async () => {
+    const first = await service(database.url, { publisher: { enabled: false }, deadLetters: { enabled: false } });
+    await first.start();
+    await waitFor(() => isElected(first), { message: 'the first to be elected' });
+    expect((await first.status()).duties).toEqual({ maintenance: true, recovery: false });
+    // Its reason has no cooldown: whoever recovers takes it at once.
+    await insertRows(database, 'wh_dead_letters', [
+      { failure_reason: MessageFailureReason.LeaseExpired, dead_lettered_at: daysAgo(1) },
+    ]);
+    const second = await service(database.url, { publisher: { enabled: false } });
+    await second.start();
+    const recovered = `select from whizbang.wh_dead_letters where recovered_at is not null`;
+    await waitFor(async () => (await database.query(recovered)).length === 1, { message: 'its recovery' });
+    expect((await first.status()).duties).toEqual({ maintenance: true, recovery: true });
+    await second.stop();
+    expect((await first.status()).duties).toEqual({ maintenance: true, recovery: false });
   });
 
   test('holds its duty for less than a minute beyond its death', async () => {

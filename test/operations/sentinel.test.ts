@@ -72,6 +72,17 @@ describe.each(['wh_outbox', 'wh_inbox'] as const)('the sentinel over %s', (table
     expect(await database.query(`select * from whizbang.${table} order by message_id`)).toEqual(before);
   });
 
+  test('warns of rows from the ends of time like of any other', async () => {
+    const times = ['infinity', '-infinity', '294276-12-31', '0044-03-15 BC'];
+    const ids = await insertRows(
+      database,
+      table,
+      times.map((time) => ({ message_type: 'odd', attempts: 11, [since]: time })),
+    );
+    const warned = (await oneCycle()).map(({ fields }) => fields['message_id']);
+    expect(warned.toSorted()).toEqual(ids.toSorted());
+  });
+
   test('warns fifty times a cycle at the most, of the worst', async () => {
     await insertRows(
       database,

@@ -13,7 +13,7 @@ import { maskSecrets } from './errors/mask-secrets.js';
 import { Breakers } from './failure/breakers.js';
 import { FailureJudge } from './failure/failure-judge.js';
 import { InboxStore } from './inbox/inbox-store.js';
-import { Duty } from './maintenance/duty.js';
+import { Duty, type DutyName } from './maintenance/duty.js';
 import { Heartbeat } from './maintenance/heartbeat.js';
 import { MaintenanceWorker } from './maintenance/maintenance-worker.js';
 import type { ResolvedOptions } from './options/whizbang-options.js';
@@ -59,7 +59,7 @@ export class Workers {
   readonly #publisher: Publisher | undefined;
   readonly #receiver: Receiver | undefined;
   readonly #dispatcher: Dispatcher | undefined;
-  readonly #duty: Duty | undefined;
+  readonly #duties: readonly Duty[];
   readonly #recovery: DeadLetterRecoveryWorker | undefined;
   readonly #maintenance: MaintenanceWorker | undefined;
   readonly breakers: { readonly outbox: Breakers; readonly inbox: Breakers };
@@ -91,7 +91,9 @@ export class Workers {
             sleepers[channel].hear();
             if (channel === 'deadletter') {
               // Who gives the duty up rings here.
-              this.#duty?.wake();
+              for (const duty of this.#duties) {
+                duty.wake();
+              }
             }
           },
         })
@@ -143,8 +145,19 @@ export class Workers {
             onStored: () => this.#dispatcher?.wake(),
           })
         : undefined;
-    const elected = () => this.#duty?.elected ?? false;
-    this.#recovery = options.deadLetters.enabled
+    const duty = (name: DutyName) =>
+      new Duty({
+        name,
+        pool: database.pool,
+        schema,
+        identity,
+        logger,
+        onElected: () => (name === 'recovery' ? this.#recovery : this.#maintenance)?.wake(),
+      });
+    const recovering = options.deadLetters.enabled ? duty('recovery') : undefined;
+    const maintaining = options.maintenance.enabled ? duty('maintenance') : undefined;
+    this.#duties = [recovering, maintaining].filter((one) => one !== undefined);
+    this.#recovery = recovering
       ? new DeadLetterRecoveryWorker({
           ...options.deadLetters,
           store: new DeadLetterStore(patientPool, schema),
@@ -152,26 +165,19 @@ export class Workers {
           metrics: settings.deadLetterMetrics,
           generation: settings.generation,
           logger,
-          elected,
+          elected: () => recovering.elected,
           sleeper: sleepers.deadletter,
         })
       : undefined;
-    this.#maintenance = options.maintenance.enabled
-      ? new MaintenanceWorker({ ...options.maintenance, pool: patientPool, schema, logger, elected })
+    this.#maintenance = maintaining
+      ? new MaintenanceWorker({
+          ...options.maintenance,
+          pool: patientPool,
+          schema,
+          logger,
+          elected: () => maintaining.elected,
+        })
       : undefined;
-    this.#duty =
-      this.#recovery === undefined && this.#maintenance === undefined
-        ? undefined
-        : new Duty({
-            pool: database.pool,
-            schema,
-            identity,
-            logger,
-            onElected: () => {
-              this.#recovery?.wake();
-              this.#maintenance?.wake();
-            },
-          });
   }
 
   get wakeupsHealthy(): boolean {
@@ -179,7 +185,7 @@ export class Workers {
   }
 
   get elected(): boolean {
-    return this.#duty?.elected ?? false;
+    return this.#duties.some((duty) => duty.elected);
   }
 
   /** Has the recovery worker look now. */
@@ -198,7 +204,9 @@ export class Workers {
     await this.#receiver?.start();
     this.#recovery?.start();
     this.#maintenance?.start();
-    this.#duty?.start();
+    for (const duty of this.#duties) {
+      duty.start();
+    }
     this.#gauges = observeBacklog(() => readBacklog(database.pool, schema));
   }
 
@@ -216,7 +224,7 @@ export class Workers {
       settlesWithin(this.#recovery?.stop() ?? Promise.resolve(), farewellMs),
       settlesWithin(this.#maintenance?.stop() ?? Promise.resolve(), farewellMs),
     ]);
-    await settlesWithin(this.#duty?.stop() ?? Promise.resolve(), farewellMs);
+    await settlesWithin(Promise.all(this.#duties.map((duty) => duty.stop())), farewellMs);
     await this.#listener?.stop();
     await settlesWithin(this.#heartbeat.stop(), farewellMs);
     return unpublished + unhandled;

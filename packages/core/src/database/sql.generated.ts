@@ -264,7 +264,7 @@ $$;
   {
     kind: 'function',
     name: 'backlog_statistics',
-    checksum: 'f1f3912b5f746087e69a4eb4786737722b97a55bb514446ff20eaa93c14cf2a4',
+    checksum: '19a966fce2bad3e6deb92a783c5d1d733e65cd4621c856a2b057c5463a7f6c62',
     text: `-- How much waits and since when. Counting stops at 10,000 and reads only the claim index, so that a dashboard that asks
 -- every few seconds costs the same whatever waits.
 create or replace function whizbang.backlog_statistics()
@@ -279,7 +279,7 @@ begin
              where o.processed_at is null and o.scheduled_for is null and not o.blocked
              order by o.sequence limit 10000) w)::integer,
          coalesce(extract(epoch from clock_timestamp() - (
-             select o.created_at from whizbang.wh_outbox o
+             select nullif(nullif(o.created_at, 'infinity'), '-infinity') from whizbang.wh_outbox o
              where o.processed_at is null and o.scheduled_for is null and not o.blocked
              order by o.sequence limit 1))::double precision * 1000, 0);
   return query
@@ -288,7 +288,7 @@ begin
              where i.processed_at is null and i.scheduled_for is null and not i.blocked
              order by i.sequence limit 10000) w)::integer,
          coalesce(extract(epoch from clock_timestamp() - (
-             select i.received_at from whizbang.wh_inbox i
+             select nullif(nullif(i.received_at, 'infinity'), '-infinity') from whizbang.wh_inbox i
              where i.processed_at is null and i.scheduled_for is null and not i.blocked
              order by i.sequence limit 1))::double precision * 1000, 0);
 end
@@ -814,7 +814,7 @@ $$;
   {
     kind: 'function',
     name: 'exchange_inbox_work',
-    checksum: 'c9e6cf810f405a134b8e1d3601827e95ebe58a2b0ca0e497de57afcbc1fca5c4',
+    checksum: '1272d01aed63b6a9a18e978032ca3543627434fce6b5628d54d744742db0e16a',
     text: `-- One round trip, one commit: records failures, releases and deferrals, then claims the next batch. The settlements come first, so that
 -- the claim already respects a head that has just failed. Completions are not here: a handled message is completed in the
 -- transaction of its handler, by complete_inbox_handled().
@@ -871,7 +871,9 @@ begin
   end if;
   return query
   select 'claimed', c.message_id, c.destination, c.message_type, c.event_data, c.metadata, c.stream_id, c.attempts,
-         c.sequence, c.body_bytes, extract(epoch from clock_timestamp() - c.received_at)::double precision * 1000, c.status,
+         c.sequence, c.body_bytes, 
+         -- What is infinite, by whose hand ever, has no age; before PostgreSQL 17 it would also fail this claim, and every other.
+         case when isfinite(c.received_at) then extract(epoch from clock_timestamp() - c.received_at)::double precision * 1000 else 0 end, c.status,
          c.candidates, null::double precision, c.suspect, c.parked, c.error, c.failure_reason
   from whizbang.claim_orphaned_inbox(p_instance_id, p_limit, p_max_bytes, p_lease_seconds, p_block_leased,
          p_closed_keys, p_closed_seconds, p_closed_trial) c;
@@ -904,7 +906,7 @@ begin
                 select o.lease_expiry from whizbang.wh_inbox o
                 where o.processed_at is null and o.scheduled_for is null and not o.blocked
                 order by o.sequence limit 1000) l
-              where l.lease_expiry > v_now)) - v_now)::double precision * 1000,
+              where l.lease_expiry > v_now and l.lease_expiry < 'infinity')) - v_now)::double precision * 1000,
            null::boolean, null::boolean, null::text, null::integer;
   end if;
 end
@@ -914,7 +916,7 @@ $$;
   {
     kind: 'function',
     name: 'exchange_outbox_work',
-    checksum: 'dedf37bcb8b6ad365fbee0067875699af5c2fa5f17f40ef2d83633711f333f3b',
+    checksum: '38332ee84b7489ad6b3a5a62af5ef6687ccb38e83925247a34680dfb0db307f5',
     text: `-- One round trip, one commit: settles what is done, then claims the next batch. The settlements come first, so that the
 -- claim already respects a head that has just failed.
 -- Rows: outcome 'stale' for a settlement that this instance no longer held; 'dead' for a failure that ended in the dead letters; 'claimed' for a claimed message; and, when
@@ -970,7 +972,9 @@ begin
   end if;
   return query
   select 'claimed', c.message_id, c.destination, c.message_type, c.event_data, c.metadata, c.stream_id, c.attempts,
-         c.sequence, c.body_bytes, extract(epoch from clock_timestamp() - c.created_at)::double precision * 1000, c.status,
+         c.sequence, c.body_bytes, 
+         -- What is infinite, by whose hand ever, has no age; before PostgreSQL 17 it would also fail this claim, and every other.
+         case when isfinite(c.created_at) then extract(epoch from clock_timestamp() - c.created_at)::double precision * 1000 else 0 end, c.status,
          c.candidates, null::double precision, c.suspect, c.parked, c.error, c.failure_reason
   from whizbang.claim_orphaned_outbox(p_instance_id, p_limit, p_max_bytes, p_lease_seconds, p_block_leased,
          p_closed_keys, p_closed_seconds, p_closed_trial) c;
@@ -1003,7 +1007,7 @@ begin
                 select o.lease_expiry from whizbang.wh_outbox o
                 where o.processed_at is null and o.scheduled_for is null and not o.blocked
                 order by o.sequence limit 1000) l
-              where l.lease_expiry > v_now)) - v_now)::double precision * 1000,
+              where l.lease_expiry > v_now and l.lease_expiry < 'infinity')) - v_now)::double precision * 1000,
            null::boolean, null::boolean, null::text, null::integer;
   end if;
 end
@@ -2033,7 +2037,7 @@ $$;
   {
     kind: 'function',
     name: 'service_status',
-    checksum: 'b381a323c109eb15e0d208e6d1fe9089f2d4cef3b4b141fbe1591f2501357d1e',
+    checksum: 'd4e87535f4e82aaa11aa9ab38381bb053d3a1fe4ed5a3cda43f7ef931bcaaed5',
     text: `-- How a service stands, in rows of category, name and value. Counts stop at 5,000 and read only the partial indexes, so
 -- that the answer takes as long whatever waits. What is due counts as pending whether it is tried for the first time or
 -- again; what waits for its time counts as scheduled.
@@ -2056,7 +2060,7 @@ begin
   summary as (
     select least(count(*), 5000) as pending,
            least(count(*) filter (where d.lease_expiry >= v_now), 5000) as leased,
-           coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
+           coalesce(greatest(extract(epoch from v_now - min(d.since) filter (where isfinite(d.since))), 0) * 1000, 0) as oldest_age_ms
     from due d
   )
   select 'outbox', s.name, s.value::double precision
@@ -2103,7 +2107,7 @@ begin
   summary as (
     select least(count(*), 5000) as pending,
            least(count(*) filter (where d.lease_expiry >= v_now), 5000) as leased,
-           coalesce(greatest(extract(epoch from v_now - min(d.since)), 0) * 1000, 0) as oldest_age_ms
+           coalesce(greatest(extract(epoch from v_now - min(d.since) filter (where isfinite(d.since))), 0) * 1000, 0) as oldest_age_ms
     from due d
   )
   select 'inbox', s.name, s.value::double precision
@@ -2155,6 +2159,8 @@ begin
   return query
   select 'instances', 'alive', count(*)::double precision
   from whizbang.wh_service_instances i where i.last_heartbeat_at > v_now - interval '35 seconds';
+  return query
+  select 'duties', d.duty, 1::double precision from whizbang.wh_duties d where d.lease_expiry > v_now;
 end
 $$;
 `,

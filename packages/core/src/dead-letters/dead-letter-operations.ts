@@ -2,6 +2,7 @@ import type pg from 'pg';
 import type { DeadLetter, DeadLetterEntry, DeadLetterRecoveryStatus } from '../contract/dead-letter.js';
 import type { MessageFailureReason } from '../contract/message-failure-reason.js';
 import type { SchemaName } from '../database/schema-name.js';
+import { timestamptz } from '../database/timestamptz.js';
 import { ConfigurationError } from '../errors/whizbang-error.js';
 import { pause } from '../runtime/clock.js';
 import {
@@ -251,10 +252,10 @@ function whereOf(filter: DeadLetterFilter, after: string | undefined): { where: 
     conditions.push(`strpos(lower(d.error_text), lower(${parameter(filter.text)})) > 0`);
   }
   if (filter.before !== undefined) {
-    conditions.push(`d.dead_lettered_at < ${parameter(filter.before.toISOString())}::timestamptz`);
+    conditions.push(`d.dead_lettered_at < ${parameter(timestamptz(filter.before))}::timestamptz`);
   }
   if (filter.since !== undefined) {
-    conditions.push(`d.dead_lettered_at >= ${parameter(filter.since.toISOString())}::timestamptz`);
+    conditions.push(`d.dead_lettered_at >= ${parameter(timestamptz(filter.since))}::timestamptz`);
   }
   if (filter.includeRecovered !== true) {
     conditions.push('d.recovered_at is null');

@@ -2,7 +2,7 @@ import type { DeadLetterEntry, DeadLetterRecoveryPolicy, RecoveryPolicy } from '
 import type { Logger } from '../contract/logger.js';
 import { failureReasonName } from '../contract/message-failure-reason.js';
 import { failureText } from '../failure/failure-text.js';
-import { pause } from '../runtime/clock.js';
+import { dateAt, pause } from '../runtime/clock.js';
 import type { DeadLetterMetrics } from '../telemetry/dead-letter-metrics.js';
 import type { Sleeper } from '../wakeups/sleeper.js';
 import type { DeadLetterStore } from './dead-letter-store.js';
@@ -175,7 +175,7 @@ export class DeadLetterRecoveryWorker {
     }
     if (!recovered.includes(entry.deadLetterId)) {
       // It failed, or waits behind one of its stream that is held; when that one is retried, it comes along.
-      await store.schedule(entry.deadLetterId, this.#later(at, new Date(at.getTime() + policy.cooldownMs)));
+      await store.schedule(entry.deadLetterId, this.#later(at, dateAt(at.getTime() + policy.cooldownMs)));
     }
     return recovered;
   }

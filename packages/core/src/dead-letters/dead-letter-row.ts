@@ -6,6 +6,7 @@ import type {
 } from '../contract/dead-letter.js';
 import type { MessageFailureReason } from '../contract/message-failure-reason.js';
 import type { MessageMetadata } from '../contract/message-metadata.js';
+import { dateAt } from '../runtime/clock.js';
 
 export interface DeadLetterRow {
   dead_letter_id: string;
@@ -19,7 +20,7 @@ export interface DeadLetterRow {
   error_text: string | null;
   error_fingerprint: string | null;
   attempts_when_dlq: number;
-  dead_lettered_ms: number;
+  dead_lettered_ms: number | null;
   generation: string;
   recovery_status: number;
   recovery_attempts: number;
@@ -52,7 +53,7 @@ export const deadLetterColumns = `d.dead_letter_id, d.source_table, d.source_id,
 
 export const wholeDeadLetterColumns = `${deadLetterColumns}, d.envelope::text as event_data, d.raw_body, d.metadata::text as metadata`;
 
-const dateOf = (ms: number | null) => (ms === null ? null : new Date(ms));
+const dateOf = (ms: number | null) => (ms === null ? null : dateAt(ms));
 
 export function toEntry(row: DeadLetterRow): DeadLetterEntry {
   return {
@@ -67,7 +68,7 @@ export function toEntry(row: DeadLetterRow): DeadLetterEntry {
     errorText: row.error_text,
     errorFingerprint: row.error_fingerprint,
     attempts: row.attempts_when_dlq,
-    deadLetteredAt: new Date(row.dead_lettered_ms),
+    deadLetteredAt: dateAt(row.dead_lettered_ms ?? Infinity),
     generation: row.generation,
     recoveryStatus: row.recovery_status as DeadLetterRecoveryStatus,
     recoveryAttempts: row.recovery_attempts,

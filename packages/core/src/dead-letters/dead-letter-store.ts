@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { DeadLetterEntry } from '../contract/dead-letter.js';
 import type { SchemaName } from '../database/schema-name.js';
+import { timestamptz } from '../database/timestamptz.js';
 import { type DeadLetterRow, deadLetterColumns, toEntry } from './dead-letter-row.js';
 
 /** The SQL of recovery. */
@@ -18,7 +19,7 @@ export class DeadLetterStore {
     const { rows } = await this.#pool.query<DeadLetterRow & { now_ms: number }>(
       `select ${deadLetterColumns}, extract(epoch from coalesce($1::timestamptz, clock_timestamp()))::double precision * 1000 as now_ms from ${this.#prefix}fetch_dead_letters_due(coalesce($1::timestamptz, clock_timestamp()), $2) d
        order by d.dead_lettered_at, d.source_sequence`,
-      [now?.toISOString() ?? null, limit],
+      [now === undefined ? null : timestamptz(now), limit],
     );
     return { entries: rows.map(toEntry), now: now ?? new Date(rows[0]?.now_ms ?? 0) };
   }
@@ -63,7 +64,7 @@ export class DeadLetterStore {
   }
 
   async schedule(deadLetterId: string, next: Date): Promise<boolean> {
-    return this.#ask('schedule_next_dead_letter_attempt($1, $2::timestamptz)', [deadLetterId, next.toISOString()]);
+    return this.#ask('schedule_next_dead_letter_attempt($1, $2::timestamptz)', [deadLetterId, timestamptz(next)]);
   }
 
   async resetForGeneration(generation: string): Promise<number> {

@@ -4,6 +4,7 @@ import {
   OperatorDisposition,
   type RecoveryPolicy,
 } from '../contract/dead-letter.js';
+import { dateAt } from '../runtime/clock.js';
 
 /** What is to be done with a dead letter now. */
 export type RecoveryDecision =
@@ -25,7 +26,10 @@ export function decideRecovery(
   now: Date,
 ): RecoveryDecision {
   const policy = policies.getPolicy(entry);
-  const due = entry.nextRecoveryAt ?? new Date(entry.deadLetteredAt.getTime() + policy.cooldownMs);
+  const due = entry.nextRecoveryAt ?? dateAt(entry.deadLetteredAt.getTime() + policy.cooldownMs);
+  if (Number.isNaN(due.getTime())) {
+    throw new TypeError(`policy '${policy.name}' gives no time: its cooldown is ${policy.cooldownMs} ms`);
+  }
   if (!policies.shouldRecover(entry)) {
     return { kind: 'leave', until: due };
   }

@@ -5,7 +5,11 @@ import { monotonicMs, pause } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
 import { WakeSignal } from '../runtime/wake-signal.js';
 
+/** Work that one instance does for all of a service. Each is a duty of its own: who has one of them switched off must not keep the others from it. */
+export type DutyName = 'maintenance' | 'recovery';
+
 export interface DutySettings {
+  readonly name: DutyName;
   readonly pool: pg.Pool;
   readonly schema: SchemaName;
   readonly identity: InstanceIdentity;
@@ -14,14 +18,13 @@ export interface DutySettings {
   readonly onElected: () => void;
 }
 
-const duty = 'maintenance';
 // Asked for every 15 s and held for 40: a dead instance is followed within 55 s.
 const askIntervalMs = 15_000;
 const leaseSeconds = 40;
 // Anybody in the database may NOTIFY that the duty is free.
 const leastIntervalMs = 250;
 
-/** Elects the one instance of a service that does recovery, maintenance and the sentinel. */
+/** Elects the one instance of a service that does something for all: recovery, or maintenance with the sentinel. */
 export class Duty {
   readonly #settings: DutySettings;
   readonly #stop = new AbortController();
@@ -58,15 +61,15 @@ export class Duty {
     await this.#running;
     if (this.elected) {
       this.#electedUntilMs = 0;
-      const { pool, schema, logger } = this.#settings;
-      await pool.query(`select ${schema.prefix}release_duty($1, $2)`, [duty, this.#holder]).catch((error: unknown) => {
+      const { name, pool, schema, logger } = this.#settings;
+      await pool.query(`select ${schema.prefix}release_duty($1, $2)`, [name, this.#holder]).catch((error: unknown) => {
         logger.debug({ error: String(error) }, 'The duty could not be released; it ends by itself');
       });
     }
   }
 
   async #run(): Promise<void> {
-    const { pool, schema, logger, onElected } = this.#settings;
+    const { name, pool, schema, logger, onElected } = this.#settings;
     const { signal } = this.#stop;
     while (!signal.aborted) {
       const before = this.elected;
@@ -74,7 +77,7 @@ export class Duty {
       try {
         const { rows } = await pool.query<{ elected: boolean }>(
           `select ${schema.prefix}acquire_duty($1, $2, $3) as elected`,
-          [duty, this.#holder, leaseSeconds],
+          [name, this.#holder, leaseSeconds],
         );
         this.#electedUntilMs = rows[0]?.elected === true ? askedAtMs + leaseSeconds * 1000 : 0;
       } catch (error) {

@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { Logger } from '../contract/logger.js';
 import type { SchemaName } from '../database/schema-name.js';
+import { dateAt } from '../runtime/clock.js';
 
 /** A row that is claimed and never drained. */
 export interface StuckRow {
@@ -39,7 +40,7 @@ export async function findStuckRows(
     messageType: row.message_type,
     streamId: row.stream_id,
     attempts: row.attempts,
-    claimedSince: new Date(row.since_ms),
+    claimedSince: dateAt(row.since_ms),
     parked: row.parked,
   }));
 }

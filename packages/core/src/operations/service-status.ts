@@ -26,12 +26,14 @@ export interface ServiceStatus {
   /** Whether notifications arrive in this process; false: it polls. */
   readonly wakeupsHealthy: boolean;
   readonly brokerReady: boolean;
-  /** This process is the elected one. */
+  /** Whether any instance does this for all; false for longer than a minute: nobody does it, or nobody can. */
+  readonly duties: { readonly maintenance: boolean; readonly recovery: boolean };
+  /** This process does one of them. */
   readonly elected: boolean;
   readonly breakers: { readonly outbox: readonly BreakerState[]; readonly inbox: readonly BreakerState[] };
 }
 
-type FromTables = Pick<ServiceStatus, 'outbox' | 'inbox' | 'deadByReason' | 'instancesAlive'>;
+type FromTables = Pick<ServiceStatus, 'outbox' | 'inbox' | 'deadByReason' | 'instancesAlive' | 'duties'>;
 
 export async function readStatus(pool: pg.Pool, schema: SchemaName): Promise<FromTables> {
   const { rows } = await pool.query<{ category: string; name: string; value: number }>(
@@ -53,5 +55,6 @@ export async function readStatus(pool: pg.Pool, schema: SchemaName): Promise<Fro
     inbox: table('inbox'),
     deadByReason: Object.fromEntries(dead.map((row) => [failureReasonName(Number(row.name)), row.value])),
     instancesAlive: value('instances', 'alive'),
+    duties: { maintenance: value('duties', 'maintenance') > 0, recovery: value('duties', 'recovery') > 0 },
   };
 }

@@ -98,6 +98,7 @@ describe('is refused before anything reaches the database:', () => {
     ['the all-zero UUID as id', { messageId: '00000000-0000-0000-0000-000000000000' }, /messageId must be a UUID/],
     ['a long correlation id', { correlationId: 'x'.repeat(129) }, /correlationId has more than 128/],
     ['a time that is none', { scheduledFor: new Date(Number.NaN) }, /scheduledFor is not a valid date/],
+    ['a time as text', { scheduledFor: '2030-01-01' as unknown as Date }, /scheduledFor is not a valid date/],
   ])('%s', async (_, options, sentence) => {
     expect(await issuesOf(write(options))).toEqual([expect.stringMatching(sentence)]);
   });

@@ -1,3 +1,4 @@
+import { types } from 'node:util';
 import { v7 } from 'uuid';
 import { faithfulJson } from '../contract/faithful-json.js';
 import type { PublishOptions } from '../contract/message-context.js';
@@ -105,7 +106,10 @@ function checkOptions(options: PublishOptions, issues: string[]): void {
       issues.push('correlationId has more than 128 characters');
     }
   }
-  if (options.scheduledFor !== undefined && Number.isNaN(options.scheduledFor.getTime())) {
+  if (
+    options.scheduledFor !== undefined &&
+    !(types.isDate(options.scheduledFor) && Number.isFinite(options.scheduledFor.getTime()))
+  ) {
     issues.push('scheduledFor is not a valid date');
   }
   let bytes = 0;

@@ -10,6 +10,7 @@ import {
   tryArrays,
 } from '../database/claim-rows.js';
 import type { SchemaName } from '../database/schema-name.js';
+import { timestamptz } from '../database/timestamptz.js';
 
 /** A message on its way into `wh_outbox`. */
 export interface NewOutboxMessage {
@@ -55,7 +56,7 @@ export class OutboxStore {
       messages.map((message) => message.eventData),
       messages.map((message) => message.metadata),
       messages.map((message) => message.streamId),
-      messages.map((message) => message.scheduledFor?.toISOString() ?? null),
+      messages.map((message) => (message.scheduledFor === null ? null : timestamptz(message.scheduledFor))),
     ]);
   }
 

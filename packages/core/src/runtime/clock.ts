@@ -8,6 +8,11 @@ export function timestamp(): string {
   return new Date().toISOString();
 }
 
+/** The moment so many milliseconds after 1970; what JavaScript has no date for is the first or the last that it has. */
+export function dateAt(ms: number): Date {
+  return new Date(Math.min(Math.max(ms, -8.64e15), 8.64e15));
+}
+
 /** Calls `work` after `ms` milliseconds, unless it is cancelled before. */
 export function after(ms: number, work: () => void): { cancel(): void } {
   const timer = setTimeout(work, Math.min(Math.max(ms, 0), 2_147_483_647));
