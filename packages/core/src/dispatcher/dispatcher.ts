@@ -140,6 +140,8 @@ export class Dispatcher {
       }
       const room = batchSize - this.#lanes.waiting;
       if (this.#lanes.waiting > 0 && room < batchSize / 2 && this.#work.owed.size === 0) {
+        // Else nobody would, after an outage in which the last handler that was at work ended.
+        this.#start();
         await sleeper.waitForRing(1_000);
         continue;
       }
