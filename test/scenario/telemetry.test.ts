@@ -1,5 +1,4 @@
 import { context, metrics, propagation, trace } from '@opentelemetry/api';
-import type { Context, TextMapGetter, TextMapPropagator, TextMapSetter } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import {
   type DataPoint,
@@ -19,6 +18,7 @@ import { TcpGate } from '../fixtures/network/tcp-gate.js';
 import { waitFor } from '../fixtures/wait-for.js';
 import { OrderChanged } from './orders.js';
 import { atEnd, inTransaction, migratedDatabase, testService } from './test-service.js';
+import { TraceParent } from './trace-parent.js';
 
 const Followed = defineMessage('orders.followed', {
   schema: z.object({ order: z.string() }),
@@ -27,26 +27,6 @@ const Followed = defineMessage('orders.followed', {
 
 // The counters of the other two are counted below.
 const Traced = defineMessage('orders.traced', { schema: z.object({ order: z.string() }), destination: 'traced' });
-
-/** W3C trace context, as far as this test needs it: the SDK's own propagator is in a package that nobody else wants here. */
-class TraceParent implements TextMapPropagator {
-  inject(active: Context, carrier: unknown, setter: TextMapSetter): void {
-    const span = trace.getSpanContext(active);
-    if (span === undefined) return;
-    setter.set(carrier, 'traceparent', `00-${span.traceId}-${span.spanId}-0${span.traceFlags}`);
-    setter.set(carrier, 'tracestate', 'vendor=value');
-  }
-
-  extract(active: Context, carrier: unknown, getter: TextMapGetter): Context {
-    const [, traceId, spanId, flags] = String(getter.get(carrier, 'traceparent')).split('-');
-    if (traceId === undefined || spanId === undefined) return active;
-    return trace.setSpanContext(active, { traceId, spanId, traceFlags: Number(flags), isRemote: true });
-  }
-
-  fields(): string[] {
-    return ['traceparent', 'tracestate'];
-  }
-}
 
 const spans = new InMemorySpanExporter();
 const tracers = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(spans)] });
