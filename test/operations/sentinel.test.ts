@@ -80,7 +80,8 @@ describe.each(['wh_outbox', 'wh_inbox'] as const)('the sentinel over %s', (table
       times.map((time) => ({ message_type: 'odd', attempts: 11, [since]: time })),
     );
     const warned = (await oneCycle()).map(({ fields }) => fields['message_id']);
-    expect(warned.toSorted()).toEqual(ids.toSorted());
+    expect(new Set(warned)).toEqual(new Set(ids));
+    expect(warned).toHaveLength(ids.length);
   });
 
   test('warns fifty times a cycle at the most, of the worst', async () => {

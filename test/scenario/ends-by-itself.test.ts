@@ -59,6 +59,7 @@ test.each(calls)('a service whose %s fails at start leaves nothing behind when i
   await next.start();
   await next.publishNow(OrderChanged, { order: 'a', number: 1 });
   await waitFor(() => numbers.length === 1, { message: 'the next service to work' });
+  expect(numbers).toEqual([1]);
 });
 
 test('a start that failed at the broker leaves nothing, and the next service in the same process works', async () => {

@@ -45,7 +45,7 @@ test('a name that tries to be SQL is a name: schema, stream, header, search, act
   const shown = await dead.show(id);
   expect(JSON.stringify(shown)).toContain(JSON.stringify(hostile).slice(1, -1));
   expect(JSON.parse(shown?.eventData ?? '')).toEqual({ text: hostile });
-  await expect(dead.show(hostile)).rejects.toThrow();
+  await expect(dead.show(hostile)).rejects.toThrow('uuid');
   expect((await whizbang.status()).instancesAlive).toBe(1);
 
   await whizbang.stop();

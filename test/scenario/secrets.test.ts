@@ -72,5 +72,6 @@ test.each(['amqp', 'kafka', 'sb'])(
     await whizbang.start();
     await waitFor(() => log.lines.length > 0, { message: 'the log to say something', timeoutMs: 30_000 });
     expectNoSecret(`${log.lines.join('\n')} ${JSON.stringify(await whizbang.status())}`, password);
+    expect(whizbang.brokerReady).toBe(false);
   },
 );

@@ -72,6 +72,7 @@ describe.each(['a URL', 'a pool of the user'])('a database given as %s falls sil
     );
     scene.gate.resume('new');
     await waitFor(async () => (await scene.ledger.count()) === 2, { message: 'the second', timeoutMs: 30_000 });
+    expect((await scene.ledger.report()).twice).toBe(0);
   });
 
   test('while a handler waits for it, and the handler is ended with its lease', { timeout: 90_000 }, async () => {

@@ -43,7 +43,7 @@ export interface Claim {
   readonly sentAtMs: number;
 }
 
-export const nothingClaimed: Claim = { holder: '', rows: [], full: false, more: false, dueMs: null, sentAtMs: 0 };
+const nothingClaimed: Claim = { holder: '', rows: [], full: false, more: false, dueMs: null, sentAtMs: 0 };
 
 // Looks that were full of rows nobody may take before their streams are moved out of the way of claims.
 const saturatedLooks = 3;
