@@ -64,7 +64,11 @@ async function fill(): Promise<void> {
   const producer = await createWhizbang({ service: 'orders', database: pool, broker: 'memory:' });
   for (let index = 0; index < count; index += 1000) {
     const payloads = Array.from({ length: Math.min(1000, count - index) }, (_, offset) => orderPlaced(index + offset));
-    await producer.publishMany(pool, OrderPlaced, payloads);
+    const client = await pool.connect();
+    await client.query('begin');
+    await producer.publishMany(client, OrderPlaced, payloads);
+    await client.query('commit');
+    client.release();
   }
   await producer.stop();
   await pool.query('vacuum analyze whizbang.wh_outbox');
