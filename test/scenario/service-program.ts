@@ -24,8 +24,8 @@ export function compiledProgram(name: string): string {
 }
 
 /** Runs a service in a process of its own; ended with the test. */
-export async function startService(settings: ServiceSettings): Promise<Program> {
-  const program = testProgram(compiledProgram('service'), { SERVICE: JSON.stringify(settings) });
+export async function startService(settings: ServiceSettings, env: NodeJS.ProcessEnv = {}): Promise<Program> {
+  const program = testProgram(compiledProgram('service'), { ...env, SERVICE: JSON.stringify(settings) });
   await program.waitForMessage(({ started }) => started === true, { message: 'start', timeoutMs: 30_000 });
   return program;
 }

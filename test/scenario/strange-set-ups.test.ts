@@ -254,6 +254,37 @@ describe('the code', () => {
     expect(message).toMatch(/publishNow\('orders.order-changed'\) was called after stop\(\)/);
   });
 
+  test('gives handlers a pool of one connection', async () => {
+    const { url } = await migratedDatabase();
+    const whizbang = await testService({ database: testPool(url, 1) });
+    whizbang.handle(OrderChanged, () => undefined);
+    const { code, message } = await sentenceOf(whizbang.start());
+    expect(code).toBe('WHIZBANG_CONFIGURATION');
+    expect(message).toMatch(/at least 2 connections/);
+  });
+
+  // Two is the least; four leaves one for handlers beside what the workers need; nine is one more than the concurrency.
+  test.each([2, 4, 9])('gives handlers a pool of %i connections, which they use besides', async (size) => {
+    const { url } = await migratedDatabase();
+    const pool = testPool(url, size);
+    const whizbang = await testService({ database: pool });
+    const handled: number[] = [];
+    whizbang.handle(OrderChanged, async ({ number }, { tx }) => {
+      await tx.query('select 1');
+      await Promise.all([pool.query('select 1'), pool.query('select 2')]);
+      handled.push(number);
+    });
+    await whizbang.start();
+    await inTransaction(pool, (tx) =>
+      whizbang.publishMany(
+        tx,
+        OrderChanged,
+        Array.from({ length: 200 }, (_, number) => ({ order: `order ${number % 20}`, number })),
+      ),
+    );
+    await waitFor(() => handled.length === 200, { message: 'all of them', timeoutMs: 30_000 });
+  });
+
   test('publishes without a transaction', async () => {
     const whizbang = await testService({ database: 'postgres://db/x' });
     const publish = whizbang.publish.bind(whizbang) as unknown as (...parameters: unknown[]) => Promise<unknown>;

@@ -84,6 +84,54 @@ describe('what is rolled back is never published', () => {
   });
 });
 
+describe('what is no transaction is refused, and nothing is stored', () => {
+  const message = { order: 'a', number: 1 };
+  const stored = async () => (await pool.query('select from whizbang.wh_outbox')).rowCount;
+
+  test('a pool', async () => {
+    await whizbang.stop();
+    await expect(whizbang.publish(pool, OrderChanged, message)).rejects.toThrow(/was given a pool.*publishNow/);
+    await expect(whizbang.publishMany(pool, OrderChanged, [message])).rejects.toThrow(/was given a pool/);
+    expect(await stored()).toBe(0);
+  });
+
+  test('a client before its BEGIN and after its end', async () => {
+    await whizbang.stop();
+    const client = await pool.connect();
+    try {
+      await expect(whizbang.publish(client, OrderChanged, message)).rejects.toThrow(/is in no transaction/);
+      await client.query('begin');
+      await client.query('rollback');
+      await expect(whizbang.publish(client, OrderChanged, message)).rejects.toThrow(/is in no transaction/);
+      // One that is on its way counts as begun.
+      const begun = client.query('begin');
+      await whizbang.publish(client, OrderChanged, message);
+      await begun;
+      await client.query('rollback');
+    } finally {
+      client.release();
+    }
+    expect(await stored()).toBe(0);
+  });
+
+  test('the transaction of a handler that has ended', async () => {
+    await whizbang.stop();
+    const again = await testService({ database: url });
+    let late: Promise<unknown> | undefined;
+    again.handle(OrderChanged, (_, { publish }) => {
+      late ??= waitFor(async () => (await pool.query('select from whizbang.wh_inbox')).rowCount === 0, {
+        message: 'the commit',
+      }).then(() => publish(Serialized, { order: 'late', number: 1 }));
+      late.catch(() => undefined);
+    });
+    await again.start();
+    await again.publishNow(OrderChanged, message);
+    await waitFor(() => late !== undefined, { message: 'the handler' });
+    await expect(late).rejects.toThrow(/is in no transaction/);
+    expect(await stored()).toBe(0);
+  });
+});
+
 test.each(['repeatable read', 'serializable'])('a %s writer is seen promptly', async (isolation) => {
   const client = await pool.connect();
   try {

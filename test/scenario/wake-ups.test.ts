@@ -1,12 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
+import { migrate } from '@whizbang/core';
 import { createTransport } from '@whizbang/transport-rabbitmq';
+import pg from 'pg';
 import { beforeAll, expect, test } from 'vitest';
 
-import { waitFor } from '../fixtures/wait-for.js';
+import { startPostgres, waitFor } from '../fixtures/index.js';
 import { type TestBroker, testBroker } from '../fixtures/test-services.js';
 import { OrderChanged } from './orders.js';
-import { KeptLog, inTransaction, migratedDatabase, testService, untilAsleep } from './test-service.js';
+import { KeptLog, atEnd, inTransaction, migratedDatabase, testPool, testService, untilAsleep } from './test-service.js';
 
 // What is not woken sleeps longer than any test.
 const wakeups = { safetyPollMs: 600_000 };
@@ -92,4 +94,38 @@ test('of two sleeping publishers, both wake for more than one can carry', async 
   await waitFor(() => consumer.counters.handled === 2000, { message: 'all to be handled', timeoutMs: 30_000 });
   expect(publishers.map((one) => one.counters.published).reduce((a, b) => a + b)).toBe(2000);
   for (const one of publishers) expect(one.counters.published).toBeGreaterThan(0);
+});
+
+test('a pool of the user that has its password as an option listens like one with a URL', async () => {
+  const server = await startPostgres({ private: true, settings: { fsync: 'off' } });
+  atEnd(() => server.stop());
+  const { url } = await server.createDatabase();
+  const admin = testPool(url);
+  await migrate({ database: admin });
+  const { rows: files } = await admin.query<{ hba_file: string }>('show hba_file');
+  // From here on nobody is trusted.
+  await admin.query(`create role app login superuser password 'hidden from enumeration'`);
+  await admin.query(`copy (select 'host all all all scram-sha-256') to ${pg.escapeLiteral(files[0]?.hba_file ?? '')}`);
+  await admin.query('select pg_reload_conf()');
+
+  const { hostname: host, port, pathname } = new URL(url);
+  const own = {
+    host,
+    port: Number(port),
+    database: pathname.slice(1),
+    user: 'app',
+    connectionTimeoutMillis: 10_000,
+  };
+  const refused = async () =>
+    new pg.Client(own).connect().then(
+      () => false,
+      () => true,
+    );
+  await waitFor(refused, { message: 'the server to ask for passwords' });
+  const pool = new pg.Pool({ ...own, password: 'hidden from enumeration' });
+  pool.on('error', () => undefined);
+  atEnd(() => pool.end());
+  const whizbang = await testService({ database: pool });
+  await whizbang.start();
+  await waitFor(async () => (await whizbang.status()).wakeupsHealthy, { message: 'notifications to arrive' });
 });

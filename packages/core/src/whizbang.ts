@@ -19,6 +19,7 @@ import { type Explanation, explainMessage } from './operations/explain.js';
 import { type ServiceStatus, readStatus } from './operations/service-status.js';
 import { libraryVersion } from './options/library-version.js';
 import type { ResolvedOptions } from './options/whizbang-options.js';
+import { checkTransaction } from './outbox/check-transaction.js';
 import { type Cause, writeMessage } from './outbox/message-writer.js';
 import { OutboxStore } from './outbox/outbox-store.js';
 import { settlesWithin } from './runtime/clock.js';
@@ -111,6 +112,7 @@ export class Whizbang implements AsyncDisposable {
    *
    * @param tx - a `pg` client inside BEGIN, or anything with `query(text, values)` that runs on the transaction's connection
    * @returns the message's id
+   * @throws ConfigurationError when `tx` is known to be no transaction: a pool, or a client outside of BEGIN and COMMIT
    * @throws MessageRefusedError before anything reaches the database, when the payload breaks its schema or cannot be carried
    * unchanged; the transaction can go on
    */
@@ -120,6 +122,7 @@ export class Whizbang implements AsyncDisposable {
     payload: PayloadOf<Definition>,
     options: PublishOptions = {},
   ): Promise<{ messageId: string }> {
+    checkTransaction(tx, message.type);
     return this.#publishIn(tx, message, payload, options, undefined);
   }
 
@@ -134,7 +137,7 @@ export class Whizbang implements AsyncDisposable {
     payloads: readonly PayloadOf<Definition>[],
     options: Omit<PublishOptions, 'messageId'> = {},
   ): Promise<{ messageIds: readonly string[] }> {
-    this.#checkTransaction(tx, message);
+    checkTransaction(tx, message.type);
     const rows = [];
     for (const payload of payloads) {
       rows.push(await writeMessage(message, payload, options, undefined));
@@ -306,7 +309,11 @@ export class Whizbang implements AsyncDisposable {
       handlers: this.#handlers,
       identity: this.#identity,
       instruments: this.#instruments,
-      publish: (tx, message, payload, options, cause) => this.#publishIn(tx, message, payload, options, cause),
+      publish: async (tx, message, payload, options, cause) => {
+        // A handler that has ended may still have something running that publishes.
+        checkTransaction(tx, message.type);
+        return this.#publishIn(tx, message, payload, options, cause);
+      },
       deadLetterMetrics: this.#deadLetterMetrics,
       generation: this.#options.generation ?? libraryVersion,
     });
@@ -345,14 +352,6 @@ export class Whizbang implements AsyncDisposable {
     this.#handlers.register({ definition, maxBatch, run });
   }
 
-  #checkTransaction(tx: Transaction | undefined, message: MessageDefinition): void {
-    if (typeof tx?.query !== 'function') {
-      throw new ConfigurationError(
-        `publish('${message.type}') needs the transaction first: publish(tx, message, payload). Use publishNow for a message that belongs to no transaction.`,
-      );
-    }
-  }
-
   async #publishIn(
     tx: Transaction,
     message: MessageDefinition,
@@ -360,7 +359,6 @@ export class Whizbang implements AsyncDisposable {
     options: PublishOptions,
     cause: Cause | undefined,
   ): Promise<{ messageId: string }> {
-    this.#checkTransaction(tx, message);
     const row = await writeMessage(message, payload, options, cause);
     try {
       await this.#outbox.store(tx, [row]);

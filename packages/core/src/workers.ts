@@ -10,6 +10,7 @@ import { Dispatcher } from './dispatcher/dispatcher.js';
 import type { PublishInTransaction } from './dispatcher/handle-unit.js';
 import type { HandlerRegistry } from './dispatcher/handler-registry.js';
 import { maskSecrets } from './errors/mask-secrets.js';
+import { ConfigurationError } from './errors/whizbang-error.js';
 import { Breakers } from './failure/breakers.js';
 import { FailureJudge } from './failure/failure-judge.js';
 import { InboxStore } from './inbox/inbox-store.js';
@@ -278,6 +279,11 @@ export class Workers {
   // A handler holds its connection while it may need the others to go on: handlers may never take the whole pool.
   #concurrency(): number {
     const { options, database, logger } = this.#settings;
+    if (database.size < 2) {
+      throw new ConfigurationError(
+        'A service with handlers needs a pool of at least 2 connections: while a handler has one, its lease is renewed on another.',
+      );
+    }
     const most = Math.max(1, database.size - reservedConnections);
     if (options.dispatcher.concurrency > most) {
       logger.warn(
@@ -293,5 +299,10 @@ function listenTarget(options: ResolvedOptions): string | pg.ClientConfig {
   if (options.listenDatabase !== undefined) {
     return options.listenDatabase;
   }
-  return typeof options.database === 'string' ? options.database : options.database.options;
+  if (typeof options.database === 'string') {
+    return options.database;
+  }
+  // A pool hides its password from enumeration: a copy of its options would log in without.
+  const { options: settings } = options.database;
+  return settings.password === undefined ? settings : { ...settings, password: settings.password };
 }
