@@ -129,7 +129,7 @@ test('what a handler returns is waited for, be it a promise or only like one', a
 
 test.each([undefined, null, {}, 'handle', Promise.resolve()])('%j is refused as a handler', async (nothing) => {
   const whizbang = await testService({ database: 'postgres://db/x' });
-  const handler = nothing as unknown as () => void;
+  const handler = nothing as () => void;
   const refused = expect.objectContaining({ code: 'WHIZBANG_CONFIGURATION' }) as Error;
   expect(() => whizbang.handle(OrderChanged, handler)).toThrow(refused);
   expect(() => whizbang.handleBatch(OrderChanged, handler)).toThrow(refused);

@@ -267,4 +267,5 @@ test('after seconds in which this process did nothing but compute, it publishes 
     timeoutMs: 30_000,
   });
   await waitFor(() => accepted.has(message.messageId), { message: 'the message', timeoutMs: 30_000 });
+  expect(transport.ready()).toBe(true);
 });
