@@ -48,7 +48,7 @@ test.each(calls)('a service whose %s fails at start leaves nothing behind when i
   const whizbang = await testService({ database: url });
   whizbang.handle(OrderChanged, () => undefined);
   await whizbang.start().catch(() => undefined);
-  await whizbang.stop();
+  expect(await whizbang.stop()).toEqual({ unfinished: 0 });
   for (const { signature } of rows) {
     await pool.query(`alter function ${signature.replace(name, 'hidden')} rename to ${name}`);
   }

@@ -71,6 +71,7 @@ test.each(['amqp', 'kafka', 'sb'])(
     const whizbang = await testService({ database: url, logger: log, ...(broker === undefined ? {} : { broker }) });
     await whizbang.start();
     await waitFor(() => log.lines.length > 0, { message: 'the log to say something', timeoutMs: 30_000 });
+    expect(whizbang.brokerReady).toBe(false);
     expectNoSecret(`${log.lines.join('\n')} ${JSON.stringify(await whizbang.status())}`, password);
     expect(whizbang.brokerReady).toBe(false);
   },

@@ -160,7 +160,10 @@ function failingAt(pool: pg.Pool, n: number, how: 'silent' | 'cut'): pg.Pool {
 test('a migration that falls silent is ended by the server, and the next one does all of it', async () => {
   const { url, pool } = await emptyDatabase();
   const silent = migrate({ database: failingAt(pool, 12, 'silent'), lockTimeoutMs: 1000 });
-  const ended = silent.catch(String);
+  const ended = silent.then(
+    () => 'migrated',
+    (error: unknown) => String(error),
+  );
   const holds = `select 1 from pg_locks where locktype = 'advisory' and granted and database = (
     select oid from pg_database where datname = current_database())`;
   await waitFor(async () => (await pool.query(holds)).rowCount === 1, { message: 'the silent one to hold the lock' });
@@ -175,7 +178,9 @@ test('a migration that is cut off at any statement has done nothing, and the nex
   const there = async () => (await pool.query(`select 1 from pg_namespace where nspname = 'whizbang'`)).rowCount;
   // A little over two statements for each file; the last of them is the commit.
   for (let n = 2; n < 100; n += 7) {
-    await expect(migrate({ database: failingAt(pool, n, 'cut') }), `at statement ${n}`).rejects.toBeInstanceOf(Error);
+    await expect(migrate({ database: failingAt(pool, n, 'cut') }), `at statement ${n}`).rejects.toThrow(
+      /terminated|not queryable|ECONNRESET|cannot be reached/,
+    );
     // The server notices by itself that the session has gone.
     await waitFor(async () => (await there()) === 0, { message: 'nothing to be there' });
   }
