@@ -4,6 +4,7 @@ import type { MessageContext, PublishOptions } from '../contract/message-context
 import { type MessageDefinition, describeSchemaIssue } from '../contract/message-definition.js';
 import { type MessageMetadata, readMetadata } from '../contract/message-metadata.js';
 import type { HandlerTransaction, Transaction } from '../contract/transaction.js';
+import { cutConnection } from '../database/cut-connection.js';
 import { beginReadCommitted } from '../database/read-committed.js';
 import type { InboxStore } from '../inbox/inbox-store.js';
 import { after } from '../runtime/clock.js';
@@ -52,11 +53,6 @@ export class LeaseEnding extends Error {
 // What a handler that is told so has for cleaning up. One that waits for a server that does not answer any more would wait for ever.
 const cutAfterMs = 5_000;
 
-/** Ends whatever is under way on a connection. */
-function cut(client: pg.PoolClient): void {
-  (client as unknown as { connection?: { stream?: { destroy(): void } } }).connection?.stream?.destroy();
-}
-
 /**
  * Runs a handler in its own transaction: BEGIN, the handler, the completion of its rows, COMMIT. Its writes, what it
  * publishes and the completion commit together or not at all. Never rejects.
@@ -83,16 +79,17 @@ export async function handleUnit(
   let cutting: { cancel(): void } | undefined;
   const onAbort = () => {
     if (signal.reason instanceof LeaseEnding) {
-      cutting = after(cutAfterMs, () => cut(client));
+      cutting = after(cutAfterMs, () => cutConnection(client));
     }
   };
   signal.addEventListener('abort', onAbort, { once: true });
   if (signal.aborted) {
     onAbort();
   }
+  let outcome: UnitOutcome | undefined;
   try {
     await client.query(beginReadCommitted(settings.longestMs));
-    const outcome = await runInTransaction(unit, handler, settings, client, signal);
+    outcome = await runInTransaction(unit, handler, settings, client, signal);
     await client.query(outcome.kind === 'handled' ? 'commit' : 'rollback');
     return outcome;
   } catch (error) {
@@ -101,6 +98,10 @@ export async function handleUnit(
       () => false,
       () => true,
     );
+    if (outcome?.kind === 'failed' && signal.reason instanceof LeaseEnding) {
+      // The connection was cut because of this try, which counts: a handler that hangs each time must not be tried for ever.
+      return outcome;
+    }
     return lost === undefined
       ? { kind: 'failed', error, reason: MessageFailureReason.Unknown, retryable: true }
       : { kind: 'outage', error };

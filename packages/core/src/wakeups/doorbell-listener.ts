@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { v4 } from 'uuid';
 import type { Logger } from '../contract/logger.js';
+import { cutConnection } from '../database/cut-connection.js';
 import { type SchemaName, wakeChannel } from '../database/schema-name.js';
 import { maskSecrets } from '../errors/mask-secrets.js';
 import { pause, settlesWithin } from '../runtime/clock.js';
@@ -153,7 +154,7 @@ export class DoorbellListener {
     const ended = client.end();
     ended.catch((error: unknown) => logger.debug({ error: String(error) }, 'Closing the listening connection failed'));
     if (!(await settlesWithin(ended, 1_000))) {
-      (client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy();
+      cutConnection(client);
     }
   }
 }
