@@ -22,6 +22,9 @@ test('stop ends although the database does not answer any more', async () => {
   gate.stall();
   const ended = service.stop().then(() => 'ended');
   expect(await Promise.race([ended, delay(30_000, 'still stopping', { ref: false })])).toBe('ended');
+  // Nor does it keep connections to it: nobody would ever answer on them.
+  gate.resume('new');
+  await waitFor(() => gate.connections === 0, { message: 'its connections to end', timeoutMs: 3_000 });
 }, 45_000);
 
 test.each([0, 10, 40])('stop after %d ms of start leaves nothing that runs', async (afterMs) => {

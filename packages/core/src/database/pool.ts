@@ -4,8 +4,6 @@ import { maskSecrets } from '../errors/mask-secrets.js';
 import { settlesWithin } from '../runtime/clock.js';
 import { cutConnection } from './cut-connection.js';
 
-const farewellMs = 500;
-
 /** A pool and whether it is ours to close. */
 export interface Database {
   readonly pool: pg.Pool;
@@ -15,6 +13,7 @@ export interface Database {
   close(): Promise<void>;
 }
 
+const farewellMs = 500;
 // The system's own default is two hours.
 const keepAliveMs = 10_000;
 
@@ -26,6 +25,44 @@ const ignoreError = (): void => undefined;
 function listenForErrors(client: pg.PoolClient): void {
   if (!client.listeners('error').includes(ignoreError)) {
     client.on('error', ignoreError);
+  }
+}
+
+/** The connections of a pool, from their beginning on; the pool itself tells of them only once they are established. */
+class Connections {
+  readonly Client: typeof pg.Client;
+  readonly #open = new Set<pg.Client>();
+  #allEnded = (): void => undefined;
+
+  constructor() {
+    const begun = (client: pg.Client): void => {
+      this.#open.add(client);
+      client.once('end', () => {
+        this.#open.delete(client);
+        if (this.#open.size === 0) {
+          this.#allEnded();
+        }
+      });
+    };
+    this.Client = class extends pg.Client {
+      constructor(config?: pg.ClientConfig) {
+        super(config);
+        begun(this);
+      }
+    };
+  }
+
+  /** To be asked once no new ones begin. */
+  async allEnded(): Promise<void> {
+    if (this.#open.size > 0) {
+      await new Promise<void>((resolve) => {
+        this.#allEnded = resolve;
+      });
+    }
+  }
+
+  cut(): void {
+    this.#open.forEach(cutConnection);
   }
 }
 
@@ -60,7 +97,9 @@ export function openDatabase(
       },
     };
   }
+  const connections = new Connections();
   const pool = new pg.Pool({
+    Client: connections.Client,
     connectionString: database,
     max: settings.maxConnections,
     application_name: settings.applicationName,
@@ -73,14 +112,12 @@ export function openDatabase(
   });
   pool.on('error', onError);
   pool.on('acquire', listenForErrors);
-  const clients = new Set<pg.PoolClient>();
-  pool.on('connect', (client) => clients.add(client));
-  pool.on('remove', (client) => clients.delete(client));
   const close = async (): Promise<void> => {
     const ended = pool.end();
-    // Its last client may be in the hands of a handler that does not listen, or wait for a server that does not answer.
-    if (!(await settlesWithin(ended, farewellMs))) {
-      clients.forEach(cutConnection);
+    // The last may be in the hands of a handler that does not listen, connect to a server that does not answer, or take leave
+    // of one.
+    if (!(await settlesWithin(connections.allEnded(), farewellMs))) {
+      connections.cut();
     }
     await ended;
   };

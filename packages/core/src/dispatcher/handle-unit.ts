@@ -86,9 +86,10 @@ export async function handleUnit(
   if (signal.aborted) {
     onAbort();
   }
+  let outcome: UnitOutcome | undefined;
   try {
     await client.query(beginReadCommitted(settings.longestMs));
-    const outcome = await runInTransaction(unit, handler, settings, client, signal);
+    outcome = await runInTransaction(unit, handler, settings, client, signal);
     await client.query(outcome.kind === 'handled' ? 'commit' : 'rollback');
     return outcome;
   } catch (error) {
@@ -97,6 +98,10 @@ export async function handleUnit(
       () => false,
       () => true,
     );
+    if (outcome?.kind === 'failed' && signal.reason instanceof LeaseEnding) {
+      // The connection was cut because of this try, which counts: a handler that hangs each time must not be tried for ever.
+      return outcome;
+    }
     return lost === undefined
       ? { kind: 'failed', error, reason: MessageFailureReason.Unknown, retryable: true }
       : { kind: 'outage', error };
