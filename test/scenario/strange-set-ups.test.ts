@@ -283,6 +283,7 @@ describe('the code', () => {
       ),
     );
     await waitFor(() => handled.length === 200, { message: 'all of them', timeoutMs: 30_000 });
+    expect(new Set(handled).size).toBe(200);
   });
 
   test('publishes without a transaction', async () => {

@@ -14,7 +14,7 @@ test('parsers that the application sets for the whole process do not reach what 
   const { url, pool } = await migratedDatabase();
   const before = oids.map((oid) => [oid, pg.types.getTypeParser(oid)] as const);
   onTestFinished(() => {
-    for (const [oid, parser] of before) pg.types.setTypeParser(oid, parser);
+    for (const [oid, parser] of before) pg.types.setTypeParser(oid, parser as (text: string) => unknown);
   });
   for (const oid of oids) pg.types.setTypeParser(oid, () => ({ parsedBy: 'the application' }));
 

@@ -128,4 +128,5 @@ test('a pool of the user that has its password as an option listens like one wit
   const whizbang = await testService({ database: pool });
   await whizbang.start();
   await waitFor(async () => (await whizbang.status()).wakeupsHealthy, { message: 'notifications to arrive' });
+  expect(whizbang.brokerReady).toBe(true);
 });
