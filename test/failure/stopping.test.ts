@@ -27,6 +27,35 @@ test('stop ends although the database does not answer any more', async () => {
   await waitFor(() => gate.connections === 0, { message: 'its connections to end', timeoutMs: 3_000 });
 }, 45_000);
 
+test('notifications of anybody, whatever they say, harm nobody, also in the middle of start and stop', async () => {
+  const stage = await Stage.open();
+  const channels = await stage.query<{ name: string }>(
+    `select whizbang.wake_channel(c) as name from unnest(array['outbox', 'inbox', 'deadletter', 'selftest']) c`,
+  );
+  const noise = ['', '\u{1F514}'.repeat(9), '{', 'x'.repeat(7_999), `'; drop table wh_outbox; --`];
+  let quiet = false;
+  const noisy = (async () => {
+    while (!quiet) {
+      for (const { name } of channels)
+        for (const text of noise) await stage.query('select pg_notify($1, $2)', [name, text]);
+    }
+  })();
+  for (let round = 0; round < 10; round += 1) {
+    const service = await stage.service({});
+    const handled = new Promise<void>((resolve) => service.handle(Numbered, () => resolve()));
+    await service.start();
+    if (round % 2 === 0) {
+      await service.publishNow(Numbered, { n: round });
+      await handled;
+    }
+    expect(await service.stop()).toEqual({ unfinished: 0 });
+  }
+  quiet = true;
+  await noisy;
+  const troubles = stage.log.filter(({ level }) => level === 'warn' || level === 'error');
+  expect(troubles.filter(({ message }) => !/Notifications do not arrive/.test(message))).toEqual([]);
+}, 60_000);
+
 test.each([0, 10, 40])('stop after %d ms of start leaves nothing that runs', async (afterMs) => {
   const stage = await Stage.open();
   // The application's own pool: it outlives the service.

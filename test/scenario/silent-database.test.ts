@@ -6,7 +6,7 @@ import { TcpGate } from '../fixtures/network/tcp-gate.js';
 import { waitFor } from '../fixtures/index.js';
 import { Ledger, insertHandled } from './ledger.js';
 import { OrderChanged } from './orders.js';
-import { KeptLog, atEnd, migratedDatabase, testService } from './test-service.js';
+import { KeptLog, atEnd, migratedDatabase, testPool, testService } from './test-service.js';
 
 // Statements are given up after five seconds, and handlers when their lease has run out.
 const leaseSeconds = 3;
@@ -37,6 +37,31 @@ async function publish(scene: Scene, number: number): Promise<void> {
   const other = await testService({ database: scene.pool, publisher: { enabled: false } });
   await other.publishNow(OrderChanged, { order: `order ${number}`, number });
 }
+
+test('a database that ends every connection again and again stops nothing', { timeout: 90_000 }, async () => {
+  const scene = await openScene();
+  const pool = testPool(scene.url, 12);
+  // Of our own and of the user's, with nobody else to listen for their errors.
+  for (const database of [scene.url, pool]) {
+    const whizbang = await testService({ database, broker: 'memory:cut', logger: scene.log });
+    whizbang.handle(OrderChanged, async ({ order, number }, { tx, messageId, attempt }) => {
+      await tx.query(insertHandled, [messageId, order, number, attempt, false]);
+    });
+    await whizbang.start();
+  }
+  const sessions = `select count(pg_terminate_backend(pid))::integer as ended from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and application_name like 'whizbang%'`;
+  for (let round = 1; round <= 10; round += 1) {
+    await publish(scene, round);
+    const { rows } = await scene.pool.query<{ ended: number }>(sessions);
+    expect(rows[0]?.ended).toBeGreaterThan(0);
+    await waitFor(async () => (await scene.ledger.count()) === round, {
+      message: `message ${round}`,
+      timeoutMs: 15_000,
+    });
+  }
+  expect(await scene.ledger.report()).toMatchObject({ handled: 10, twice: 0 });
+});
 
 // A network that drops packets: connections stay open and nothing arrives any more, and new ones are as silent.
 describe.each(['a URL', 'a pool of the user'])('a database given as %s falls silent', (given) => {

@@ -227,6 +227,32 @@ test('a transaction that stays open while the publisher falls asleep is publishe
   expect(await ledger.numbersOf('a')).toEqual([1, 2]);
 });
 
+test('a transaction that stays open for longer than a lease is published once', async () => {
+  await whizbang.stop();
+  const services = await Promise.all(
+    [1, 2].map(async () => {
+      const service = await testService({ database: url, broker: 'memory:long-transactions', leaseSeconds: 1 });
+      service.handle(OrderChanged, async ({ order, number }, { tx, messageId, attempt }) => {
+        await tx.query(insertHandled, [messageId, order, number, attempt, false]);
+      });
+      await service.start();
+      return service;
+    }),
+  );
+  await Promise.all(
+    [1, 2, 3, 4].map((order) =>
+      inTransaction(pool, async (tx) => {
+        await services[0]?.publish(tx, OrderChanged, { order: `order ${order}`, number: 1 });
+        await tx.query('select pg_sleep(2.5)');
+      }),
+    ),
+  );
+  await waitFor(async () => (await count()) === 4, { message: 'all of them' });
+  for (const service of services) await service.stop();
+  expect(services.map((service) => service.counters.published).reduce((a, b) => a + b)).toBe(4);
+  expect((await pool.query('select max(attempt) as most from handled')).rows).toEqual([{ most: 1 }]);
+});
+
 test('a handler that throws leaves nothing behind, and is tried again', async () => {
   const Failing = defineMessage('orders.failing', {
     schema: z.object({ order: z.string() }),

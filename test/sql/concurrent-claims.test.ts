@@ -43,6 +43,49 @@ describe.each(workTables)('eight instances that empty the same %s', (name) => {
   });
 });
 
+describe.each(workTables)('claims of the %s with the plans of a table without statistics', (name) => {
+  test.each(['on', 'off'])('never take more than they may (joins by hash and merge %s)', async (joins) => {
+    const table = new WorkTable(name, database.pool);
+    await table.empty();
+    await database.pool.query(`delete from pg_statistic where starelid = '${table.table}'::regclass`);
+    const labels = Array.from({ length: 600 }, (_, index) =>
+      index % 3 === 0 ? `-${index}` : `s${index % 7}x${index}`,
+    );
+    await table.store(labels);
+    const claimed: string[] = [];
+    const clients = await Promise.all([1, 2, 3, 4].map(() => database.pool.connect()));
+    try {
+      await Promise.all(
+        clients.map(async (client, index) => {
+          for (const setting of ['hashjoin', 'mergejoin', 'material'])
+            await client.query(`set enable_${setting} = ${joins}`);
+          for (let idle = 0; idle < 3;) {
+            const limit = index % 2 === 0 ? 1 : 10;
+            const rows = await table.claim(holderOf(index), { limit, on: client });
+            expect(rows.length).toBeLessThanOrEqual(limit);
+            idle = rows.length === 0 ? idle + 1 : 0;
+            claimed.push(...rows.map((row) => row.label));
+            const { rows: held } = await client.query<{ count: number }>(
+              `select count(*)::integer as count from ${table.table} where instance_id = $1`,
+              [holderOf(index)],
+            );
+            expect(held[0]?.count).toBe(rows.length);
+            await table.complete(holderOf(index), rows, { on: client });
+          }
+          for (const setting of ['hashjoin', 'mergejoin', 'material']) await client.query(`reset enable_${setting}`);
+        }),
+      );
+    } finally {
+      for (const client of clients) client.release();
+    }
+    for (let rows = await table.claim(holderOf(9)); rows.length > 0; rows = await table.claim(holderOf(9))) {
+      claimed.push(...rows.map((row) => row.label));
+      await table.complete(holderOf(9), rows);
+    }
+    expect(claimed.toSorted()).toEqual(labels.toSorted());
+  });
+});
+
 test('two transactions that serialise a stream commit in the order of its sequence', async () => {
   const table = new WorkTable('outbox', database.pool);
   await table.empty();

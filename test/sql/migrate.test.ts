@@ -6,6 +6,7 @@ import { migrate } from '@whizbang/core';
 import pg from 'pg';
 import { describe, expect, onTestFinished, test } from 'vitest';
 
+import { waitFor } from '../fixtures/index.js';
 import { testDatabase } from '../fixtures/test-services.js';
 import { WorkTable } from './work-table.js';
 
@@ -51,6 +52,29 @@ async function seeItWork(pool: pg.Pool, schema: string): Promise<void> {
   await pool.query(`select ${quoted}.deregister_instance($1), ${quoted}.lock_streams(array[$1::uuid])`, [me]);
   await pool.query(`select * from ${quoted}.backlog_statistics(), ${quoted}.wh_active_streams`);
 }
+
+test.each(['a URL', 'a pool'])(
+  'a connection that is cut while it waits fails the migration, and ends no process (%s)',
+  async (given) => {
+    const { url, pool } = await emptyDatabase();
+    const lock = await pool.connect();
+    await lock.query('begin');
+    await lock.query(`select pg_advisory_xact_lock(hashtext('whizbang migrate'), hashtext('whizbang'))`);
+    const own = new pg.Pool({ connectionString: url, max: 1 });
+    own.on('error', () => undefined);
+    onTestFinished(() => own.end());
+    const migrating = migrate({ database: given === 'a URL' ? url : own }).catch((error: unknown) => error);
+    const waiting = `select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock' and wait_event = 'advisory'`;
+    await waitFor(async () => ((await pool.query(waiting)).rowCount ?? 0) > 0, {
+      message: 'it to wait, and to be cut',
+    });
+    expect(await migrating).toBeInstanceOf(Error);
+    await lock.query('rollback');
+    lock.release();
+    expect((await migrate({ database: own })).applied.length).toBeGreaterThan(0);
+  },
+);
 
 test('ten processes migrate at once: one does it, all succeed', async () => {
   const { url, pool } = await emptyDatabase();
