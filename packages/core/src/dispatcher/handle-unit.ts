@@ -10,7 +10,7 @@ import type { InboxStore } from '../inbox/inbox-store.js';
 import { after } from '../runtime/clock.js';
 import type { HeldMessage, Unit } from '../runtime/lanes.js';
 import type { Cause } from '../outbox/message-writer.js';
-import { inHandlerSpan } from '../telemetry/trace-context.js';
+import { type TracedMessage, inHandlerSpan } from '../telemetry/trace-context.js';
 import type { RegisteredHandler } from './handler-registry.js';
 
 /** Publishes in a given transaction, on behalf of a message in hand. */
@@ -119,21 +119,21 @@ async function runInTransaction(
 ): Promise<UnitOutcome> {
   const tx = client as HandlerTransaction;
   const messages: { payload: unknown; context: MessageContext }[] = [];
-  let metadata: MessageMetadata = {};
+  const traced: TracedMessage[] = [];
   for (const row of unit.rows) {
     const read = await readPayload(row, handler.definition);
     if ('problem' in read) {
       return { kind: 'failed', error: new Error(read.problem), reason: read.reason, retryable: false };
     }
-    metadata = messages.length === 0 ? read.metadata : metadata;
+    traced.push({ ...row, metadata: read.metadata });
     messages.push({ payload: read.payload, context: contextOf(row, read.metadata, tx, settings.publish, signal) });
   }
-  const [first] = unit.rows;
+  const [first, ...others] = traced;
   const run = async () => {
     await handler.run(messages);
   };
   try {
-    await (first === undefined ? run() : inHandlerSpan({ ...first, metadata }, first.attempts, run));
+    await (first === undefined ? run() : inHandlerSpan([first, ...others], run));
     signal.throwIfAborted();
   } catch (error) {
     const reason = signal.aborted ? MessageFailureReason.LeaseExpired : MessageFailureReason.Unknown;

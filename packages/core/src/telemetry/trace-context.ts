@@ -1,4 +1,13 @@
-import { type Context, ROOT_CONTEXT, SpanKind, SpanStatusCode, context, propagation, trace } from '@opentelemetry/api';
+import {
+  type Context,
+  type Link,
+  ROOT_CONTEXT,
+  SpanKind,
+  SpanStatusCode,
+  context,
+  propagation,
+  trace,
+} from '@opentelemetry/api';
 import type { MessageMetadata } from '../contract/message-metadata.js';
 import { libraryVersion } from '../options/library-version.js';
 
@@ -10,28 +19,41 @@ export function activeTraceContext(): { traceparent?: string; tracestate?: strin
   return { ...(traceparent ? { traceparent } : {}), ...(tracestate ? { tracestate } : {}) };
 }
 
-/** Runs a handler as a consumer span that continues the message's trace; what it publishes continues it further. */
+/** A message about to be handled, with its trace. */
+export interface TracedMessage {
+  readonly messageId: string;
+  readonly messageType: string;
+  readonly destination: string;
+  readonly attempts: number;
+  readonly metadata: MessageMetadata;
+}
+
+/**
+ * Runs a handler as a consumer span that continues the trace of the first message; what it publishes continues it further.
+ * A span has one parent only, so the traces of the others in a batch are linked.
+ */
 export async function inHandlerSpan<Result>(
-  message: { messageId: string; messageType: string; destination: string; metadata: MessageMetadata },
-  attempt: number,
+  [first, ...others]: readonly [TracedMessage, ...TracedMessage[]],
   run: () => Promise<Result>,
 ): Promise<Result> {
-  const parent: Context = propagation.extract(ROOT_CONTEXT, {
-    traceparent: message.metadata.traceparent,
-    tracestate: message.metadata.tracestate,
+  const parent = sentContext(first.metadata);
+  const links = others.flatMap(({ messageId, metadata }): Link[] => {
+    const linked = trace.getSpanContext(sentContext(metadata));
+    return linked === undefined ? [] : [{ context: linked, attributes: { 'messaging.message.id': messageId } }];
   });
   const tracer = trace.getTracer('whizbang', libraryVersion);
   return tracer.startActiveSpan(
-    `process ${message.messageType}`,
+    `process ${first.messageType}`,
     {
       kind: SpanKind.CONSUMER,
+      links,
       attributes: {
         'messaging.system': 'whizbang',
         'messaging.operation.type': 'process',
-        'messaging.destination.name': message.destination,
-        'messaging.message.id': message.messageId,
-        'whizbang.message_type': message.messageType,
-        'whizbang.attempt': attempt,
+        'messaging.destination.name': first.destination,
+        'messaging.message.id': first.messageId,
+        'whizbang.message_type': first.messageType,
+        'whizbang.attempt': first.attempts,
       },
     },
     parent,
@@ -47,4 +69,9 @@ export async function inHandlerSpan<Result>(
       }
     },
   );
+}
+
+/** The context in which a message was published. */
+function sentContext({ traceparent, tracestate }: MessageMetadata): Context {
+  return propagation.extract(ROOT_CONTEXT, { traceparent, tracestate });
 }
