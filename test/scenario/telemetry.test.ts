@@ -135,6 +135,35 @@ test('a trace that nobody samples, a second try and a dead letter that comes bac
   expect(traceIds.get('dies')).toEqual([dies, dies, dies]);
 });
 
+test('a batch goes on with the trace of its first message, and is linked to those of the others', async () => {
+  const database = await migratedDatabase();
+  const service = await testService({ database: database.url });
+  const batches: string[][] = [];
+  service.handleBatch(Traced, (messages) => void batches.push(messages.map(({ context: { messageId } }) => messageId)));
+  const traceIds = [
+    '6bf92f3577b34da6a3ce929d0e0e4731',
+    '6bf92f3577b34da6a3ce929d0e0e4732',
+    '6bf92f3577b34da6a3ce929d0e0e4733',
+  ];
+  const ids: string[] = [];
+  for (const traceId of traceIds) {
+    const request = trace.setSpanContext(context.active(), { traceId, spanId: '00f067aa0ba902b7', traceFlags: 1 });
+    ids.push((await context.with(request, () => service.publishNow(Traced, { order: 'batch' }))).messageId);
+  }
+  await service.publishNow(Traced, { order: 'of no request' });
+  await service.start();
+  await waitFor(() => batches.flat().length === 4, { message: 'all to be handled' });
+  const batch = await waitFor(
+    () => spans.getFinishedSpans().find((span) => span.parentSpanContext?.traceId === traceIds[0]),
+    { message: 'the span' },
+  );
+  expect(batches[0]?.slice(0, 3)).toEqual(ids);
+  expect(batch.links.map((link) => [link.context.traceId, link.attributes?.['messaging.message.id']])).toEqual([
+    [traceIds[1], ids[1]],
+    [traceIds[2], ids[2]],
+  ]);
+});
+
 test('a collection does not wait for a database that does not answer, and the next one asks again', async () => {
   const { url } = await migratedDatabase();
   const target = new URL(url);
