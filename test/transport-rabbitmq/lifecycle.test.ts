@@ -212,24 +212,28 @@ test('a subscription that is closed while the broker is away does not come back 
   const { gate, url, direct, prefix } = await gated();
   const { transport, isReady } = await connected(url);
   const deliveries: unknown[] = [];
-  const subscription = await transport.subscribe(
-    {
-      service: prefix,
-      bindings: [{ destination: prefix, messageTypes: [defaultType] }],
-      ordered: true,
-      maxBatch: 10,
-      prefetch: 10,
-    },
-    async (batch) => void deliveries.push(...batch),
-  );
+  const request = {
+    service: prefix,
+    bindings: [{ destination: prefix, messageTypes: [defaultType] }],
+    ordered: true,
+    maxBatch: 10,
+    prefetch: 10,
+  };
+  const subscription = await transport.subscribe(request, async (batch) => void deliveries.push(...batch));
   const observer = await rawChannel(direct);
   await waitFor(async () => (await transport.publish([messageTo(prefix)], never))[0]?.kind === 'confirmed', {
     message: 'a confirm',
   });
   await waitFor(() => deliveries.length === 1, { message: 'the first message' });
+  // What it has accepted must be at the broker, or it comes again. An acknowledgement has no answer; what is sent behind it has.
+  await subscription.close();
+  const second = await transport.subscribe(request, async (batch) => void deliveries.push(...batch));
+  await waitFor(async () => (await observer.checkQueue(prefix)).consumerCount === 1, {
+    message: 'the second consumer',
+  });
   await gate.outage(async () => {
     await isReady(false);
-    await subscription.close();
+    await second.close();
   });
   await isReady();
   expect((await transport.publish([messageTo(prefix)], never)).map((outcome) => outcomeText(outcome))).toEqual([
