@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import kafkajs from 'kafkajs';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { messageTo, messagesTo } from '../conformance/messages.js';
 import { KafkaWitness, createTopics, waitFor, withKafkaAdmin } from '../fixtures/index.js';
 import { testKafka } from '../fixtures/test-services.js';
@@ -42,6 +42,20 @@ test('messages without a key are spread over the partitions, a call to each', as
   const offsets = await withKafkaAdmin(url, (admin) => admin.fetchTopicOffsets(topic));
   expect(offsets.map(({ high }) => high)).toEqual(['5', '5', '5']);
   expect(witness.seen.length).toBeLessThanOrEqual(15);
+});
+
+test.each([48, -48])('a process whose clock is wrong by %d hours publishes as any other', async (hours) => {
+  const { url, prefix: topic } = await testKafka();
+  // Brokers refuse a time that is more than an hour ahead of theirs, and this topic one that is long ago as well.
+  await topicWith(url, topic, 'message.timestamp.before.max.ms', '3600000');
+  await using witness = await KafkaWitness.create(url, topic);
+  const { transport } = await connected(url);
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + hours * 3_600_000 });
+  onTestFinished(() => void vi.useRealTimers());
+  const stream = randomUUID();
+  const batch = [messageTo(topic, { stream }), messageTo(topic, { stream }), messageTo(topic)];
+  expect((await transport.publish(batch, never)).map(outcomeText)).toEqual(['confirmed', 'confirmed', 'confirmed']);
+  await arrived(witness.seen, batch.length);
 });
 
 test('a batch that is too large for its topic is split, and only the message that is too large itself fails', async () => {

@@ -123,9 +123,15 @@ export const classification = {
     retryable: false,
   },
   invalidRecord: {
-    condition: '87 INVALID_RECORD, 32 INVALID_TIMESTAMP: a message without a key to a compacted topic, for example',
+    condition: '87 INVALID_RECORD: a message without a key to a compacted topic, for example',
     reason: reason.ValidationError,
     retryable: false,
+  },
+  clockRefused: {
+    condition:
+      '32 INVALID_TIMESTAMP: the clock of this machine, or the broker’s, is wrong, and the broker wants a time',
+    reason: reason.TransportException,
+    retryable: true,
   },
   invalidRequest: {
     condition: '17 INVALID_TOPIC_EXCEPTION, 42 INVALID_REQUEST, 12, 21, 23, 24, 26, 28, 37 to 40, 43, 76',

@@ -80,7 +80,8 @@ const cases: Record<ConditionId, readonly Case[]> = {
   producerState: codes(45, 47, 48, 49, 59, 90, 120),
   membershipLost: codes(22, 25, 27, 82),
   offsetOutOfRange: codes(1),
-  invalidRecord: codes(32, 87),
+  invalidRecord: codes(87),
+  clockRefused: codes(32),
   invalidRequest: codes(12, 17, 21, 23, 24, 26, 28, 37, 38, 39, 40, 42, 43, 76),
   policyViolation: codes(44),
   incompatibleBroker: [

@@ -67,6 +67,8 @@ export interface OutgoingRecord {
   readonly key: Buffer | null;
   readonly value: Buffer;
   readonly headers: Record<string, string>;
+  /** Milliseconds of the wall clock. Default: now. */
+  readonly timestamp?: number;
 }
 
 interface ProduceRequest {

@@ -6,6 +6,8 @@ import type { KafkaSettings } from './options.js';
 import { type PendingMessage, failed } from './pending-message.js';
 import { batchOverheadBytes } from './record.js';
 
+// A record without a time, which a broker takes whatever its clock says.
+const noTimestamp = -1;
 // For a leader to be there.
 const patienceMs = 3000;
 // Refusals that may be due to one message, while its neighbours could be stored.
@@ -118,13 +120,21 @@ export class PartitionLane {
     }
   }
 
-  /** A partition that has just been created, or whose leader is changing, is ready in a moment; nothing has been stored so far. */
+  /**
+   * A partition that has just been created, or whose leader is changing, is ready in a moment; nothing has been stored so far. Nor
+   * has it when our clock is wrong, and the broker refuses the time of the records: they go without one.
+   */
   async #produceWithPatience(batch: readonly PendingMessage[]): Promise<Failure | undefined> {
     const deadline = performance.now() + patienceMs;
     const backoff = new Backoff(20, 500);
-    for (;;) {
-      const failure = await this.#produce(batch);
+    for (let timed = true; ;) {
+      const failure = await this.#produce(batch, timed);
       const condition = failure === undefined ? undefined : conditionOf(failure.error);
+      if (condition === 'clockRefused' && timed) {
+        timed = false;
+        this.#takeBack(batch);
+        continue;
+      }
       if (condition !== 'noLeader' && condition !== 'unknownTopic') return failure;
       if (performance.now() > deadline || !this.#desk.ready) return failure;
       this.#takeBack(batch);
@@ -142,7 +152,7 @@ export class PartitionLane {
   }
 
   /** Undefined when the broker has stored the batch. */
-  async #produce(batch: readonly PendingMessage[]): Promise<Failure | undefined> {
+  async #produce(batch: readonly PendingMessage[], timed: boolean): Promise<Failure | undefined> {
     const { client } = this.#desk;
     let sent = false;
     try {
@@ -153,7 +163,7 @@ export class PartitionLane {
       if (open.length === 0) return undefined;
       for (const pending of open) pending.state = 'sent';
       sent = true;
-      const messages = open.map(({ record }) => record);
+      const messages = open.map(({ record }) => (timed ? record : { ...record, timestamp: noTimestamp }));
       const topicData = [{ topic: this.#topic, partitions: [{ partition: this.#partition, messages }] }];
       // The broker's own answer that it took too long tells more than none.
       const timeout = Math.ceil(this.#settings.requestTimeoutMs * 0.9);
