@@ -34,8 +34,13 @@ const rows = [
     client.release();
   }),
   await costOf('store, 1,000 in a call', count - singles, async (pool) => {
-    for (let index = singles; index < count; index += 1000)
-      await orders.publishMany(pool, OrderPlaced, ordersPlaced(Math.min(1000, count - index), 1000, index));
+    const client = await pool.connect();
+    for (let index = singles; index < count; index += 1000) {
+      await client.query('begin');
+      await orders.publishMany(client, OrderPlaced, ordersPlaced(Math.min(1000, count - index), 1000, index));
+      await client.query('commit');
+    }
+    client.release();
   }),
   await costOf('publish: claim, send, delete', count, publishAll),
   await costOf('receive: store in the inbox, 200 at a time', count, (pool) => fillInbox(pool, count)),

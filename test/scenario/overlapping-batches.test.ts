@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { waitFor } from '../fixtures/wait-for.js';
-import { migratedDatabase, testService } from './test-service.js';
+import { inTransaction, migratedDatabase, testService } from './test-service.js';
 
 const Counted = defineMessage('counts.counted', {
   destination: 'counts',
@@ -47,11 +47,8 @@ test('batches overlap at the broker, a stream is in one of them at a time, and a
   });
   const streams = ['a', 'b', 'c', 'd', 'e', 'f'];
   // In the order a0 … f0 a1 … f1: the second batch of four would hold e0 f0 a1 b1.
-  await whizbang.publishMany(
-    pool,
-    Counted,
-    [0, 1].flatMap((number) => streams.map((stream) => ({ stream, number }))),
-  );
+  const numbered = [0, 1].flatMap((number) => streams.map((stream) => ({ stream, number })));
+  await inTransaction(pool, (tx) => whizbang.publishMany(tx, Counted, numbered));
   await whizbang.start();
 
   await called(2);
