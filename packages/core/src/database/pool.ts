@@ -14,8 +14,8 @@ export interface Database {
 }
 
 const farewellMs = 500;
-// The system's own default is two hours.
-const keepAliveMs = 10_000;
+/** When a silent connection is first asked for a sign of life. The system's own default is two hours. */
+export const keepAliveMs = 10_000;
 
 // A connection that is cut emits an error, and one that nobody listens to ends the process. pg-pool listens while a client
 // is idle; between its handing out a client and the promise of `connect()` being noticed, nobody does. What was under way

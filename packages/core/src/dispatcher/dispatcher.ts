@@ -11,6 +11,7 @@ import type { InstanceIdentity } from '../runtime/instance-identity.js';
 import { type HeldMessage, Lanes, type Unit } from '../runtime/lanes.js';
 import { LeaseKeeper } from '../runtime/lease-keeper.js';
 import { OutageLog } from '../runtime/outage-log.js';
+import { StoppedStreams } from '../runtime/stopped-streams.js';
 import { type Claim, WorkExchange } from '../runtime/work-exchange.js';
 import type { Instruments } from '../telemetry/instruments.js';
 import type { Sleeper } from '../wakeups/sleeper.js';
@@ -62,8 +63,7 @@ export class Dispatcher {
   readonly #leases: LeaseKeeper;
   readonly #databaseOutage: OutageLog;
   readonly #running = new Map<Unit, RunningUnit>();
-  // Streams whose failure has not reached the database: a claim that was under way may still bring rows of theirs.
-  readonly #stopping = new Set<string>();
+  readonly #stopping: StoppedStreams;
   readonly #maxPerLane: number;
   // A suspect that waits to be tried, and until when everything else stands back for it, before its try and during it.
   #trial: HeldMessage | undefined;
@@ -94,6 +94,7 @@ export class Dispatcher {
       signal: this.#intake.signal,
       onSettled: (settlements, result) => this.#settled(settlements, result),
     });
+    this.#stopping = new StoppedStreams(settings.judge, this.#work.owed);
   }
 
   start(): void {
@@ -172,7 +173,7 @@ export class Dispatcher {
       this.#trialUntil = undefined;
       return;
     }
-    if (row.streamId !== null && this.#stopping.has(row.streamId)) {
+    if (this.#stopping.has(row)) {
       // What stands before it was in hand, and has failed meanwhile.
       this.#trial = undefined;
       this.#release([row]);
@@ -193,31 +194,18 @@ export class Dispatcher {
 
   /** Settles what is owed and claims up to `limit` rows into the lanes. */
   async #claim(limit: number): Promise<Claim> {
-    // Their failures reach the database with this exchange, so it claims nothing of theirs; those that stop meanwhile stay.
-    const delivered = [...this.#stopping];
-    const claim = await this.#work.run(limit);
-    for (const streamId of delivered) {
-      this.#stopping.delete(streamId);
-    }
+    const claim = await this.#stopping.during(() => this.#work.run(limit));
     this.#leases.hold(claim.holder, claim.rows, claim.sentAtMs);
     this.#accept(claim.rows.map((row) => ({ ...row, holder: claim.holder })));
     return claim;
   }
 
   #accept(rows: readonly HeldMessage[]): void {
-    const stopped = (row: HeldMessage) => row.streamId !== null && this.#stopping.has(row.streamId);
     if (this.#intake.signal.aborted) {
       this.#release(rows);
       return;
     }
-    const tried = rows.filter((row) => {
-      // Row by row: one that is given up stops what follows it in the same claim.
-      if (stopped(row)) {
-        this.#release([row]);
-        return false;
-      }
-      return !this.#giveUp(row);
-    });
+    const tried = this.#stopping.toTry(rows);
     if (tried[0]?.suspect === true) {
       // A claim brings a suspect alone.
       [this.#trial] = tried;
@@ -228,18 +216,6 @@ export class Dispatcher {
     for (const row of surplus) {
       this.#work.owed.add(row.holder, { deferred: [row] });
     }
-  }
-
-  /** Rows past the cap, and rows that follow a dead letter of their stream, go to the dead letters untried. */
-  #giveUp(row: HeldMessage): boolean {
-    const givenUp = this.#settings.judge.givenUp(row);
-    if (givenUp !== undefined) {
-      this.#work.owed.add(row.holder, { failed: [givenUp] });
-      if (row.streamId !== null && !row.parked && givenUp.policy !== 'continue') {
-        this.#stopping.add(row.streamId);
-      }
-    }
-    return givenUp !== undefined;
   }
 
   /** Starts handlers as far as concurrency allows. */

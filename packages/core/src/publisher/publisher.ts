@@ -11,6 +11,7 @@ import type { InstanceIdentity } from '../runtime/instance-identity.js';
 import type { HeldMessage } from '../runtime/lanes.js';
 import { LeaseKeeper } from '../runtime/lease-keeper.js';
 import { OutageLog } from '../runtime/outage-log.js';
+import { StoppedStreams } from '../runtime/stopped-streams.js';
 import { type Claim, WorkExchange } from '../runtime/work-exchange.js';
 import type { Instruments } from '../telemetry/instruments.js';
 import type { Sleeper } from '../wakeups/sleeper.js';
@@ -55,8 +56,7 @@ export class Publisher {
   readonly #work: WorkExchange;
   readonly #hand = new RowsInHand();
   readonly #underWay = new Set<Promise<void>>();
-  // Streams whose failure has not reached the database: a claim that was under way may still bring rows of theirs.
-  readonly #stopping = new Set<string>();
+  readonly #stopping: StoppedStreams;
   // There is more to claim, or may be.
   #more = false;
   #trial = false;
@@ -84,6 +84,7 @@ export class Publisher {
       signal: this.#intake.signal,
       onSettled: (settlements, result) => this.#settled(settlements, result),
     });
+    this.#stopping = new StoppedStreams(settings.judge, this.#work.owed);
   }
 
   /** @param received - resolves when the broker knows what this service receives. left out: it receives nothing */
@@ -270,19 +271,14 @@ export class Publisher {
   /** Settles what is owed and takes the next rows into hand, when there is room for them. */
   async #claim(): Promise<Claim> {
     const room = this.#hasRoom() ? this.#settings.batchSize : 0;
-    // Their failures reach the database with this exchange, so it claims nothing of theirs; those that stop meanwhile stay.
-    const delivered = [...this.#stopping];
-    const claim = await this.#work.run(room);
-    for (const streamId of delivered) {
-      this.#stopping.delete(streamId);
-    }
+    const claim = await this.#stopping.during(() => this.#work.run(room));
     if (room > 0) {
       this.#more = claim.more;
     }
     if (claim.rows.length > 0) {
       this.#settings.sleeper.foundWork();
       this.#leases.hold(claim.holder, claim.rows, claim.sentAtMs);
-      this.#hand.add(this.#toTry(claim.rows.map((row) => ({ ...row, holder: claim.holder }))));
+      this.#hand.add(this.#stopping.toTry(claim.rows.map((row) => ({ ...row, holder: claim.holder }))));
     }
     return claim;
   }
@@ -291,28 +287,6 @@ export class Publisher {
     if (this.#work.owed.size > 0) {
       await this.#work.run(0);
     }
-  }
-
-  /**
-   * Rows past the cap, and rows that follow a dead letter of their stream, go to the dead letters untried. What follows one
-   * past the cap is put down until that is done, and so is what follows a failure that the database did not know of.
-   */
-  #toTry(rows: readonly HeldMessage[]): readonly HeldMessage[] {
-    return rows.filter((row) => {
-      if (row.streamId !== null && this.#stopping.has(row.streamId)) {
-        this.#release([row]);
-        return false;
-      }
-      const givenUp = this.#settings.judge.givenUp(row);
-      if (givenUp === undefined) {
-        return true;
-      }
-      this.#work.owed.add(row.holder, { failed: [givenUp] });
-      if (row.streamId !== null && !row.parked && givenUp.policy !== 'continue') {
-        this.#stopping.add(row.streamId);
-      }
-      return false;
-    });
   }
 
   #release(rows: readonly HeldMessage[]): void {

@@ -2,6 +2,7 @@ import pg from 'pg';
 import { v4 } from 'uuid';
 import type { Logger } from '../contract/logger.js';
 import { cutConnection } from '../database/cut-connection.js';
+import { keepAliveMs } from '../database/pool.js';
 import { type SchemaName, wakeChannel } from '../database/schema-name.js';
 import { maskSecrets } from '../errors/mask-secrets.js';
 import { pause, settlesWithin } from '../runtime/clock.js';
@@ -70,7 +71,7 @@ export class DoorbellListener {
       connectionTimeoutMillis: connectDeadlineMs,
       query_timeout: selfTestDeadlineMs,
       keepAlive: true,
-      keepAliveInitialDelayMillis: 10_000,
+      keepAliveInitialDelayMillis: keepAliveMs,
     });
     const lost = new AbortController();
     const lose = (error?: Error) => lost.abort(error);
