@@ -40,13 +40,17 @@ const say = (message: object): void => void process.stdout.write(`${JSON.stringi
 const tally = new Tally(count, task.streams);
 let first: WorkerResult['first'] | undefined;
 let through = 0;
+/** How many were through when. */
+const progress: { at: number; through: number }[] = [];
 let finish = (): void => undefined;
 const finished = new Promise<void>((resolve) => {
   finish = resolve;
 });
 const advance = (more: number): void => {
   through += more;
-  first ??= { at: now(), count: through };
+  const at = now();
+  first ??= { at, count: through };
+  if (count === 0) progress.push({ at, through });
   if (through === count) finish();
 };
 const worker = await contender.worker(task, {
@@ -58,7 +62,7 @@ const worker = await contender.worker(task, {
 });
 process.on('SIGUSR2', () => {
   const { user, system } = process.cpuUsage();
-  say({ cpuSeconds: (user + system) / 1e6, through, firstAt: first?.at, rss: process.memoryUsage().rss });
+  say({ cpuSeconds: (user + system) / 1e6, through, progress, rss: process.memoryUsage().rss });
 });
 process.once('SIGTERM', () => void worker.stop().then(() => process.exit(0)));
 const stopProfile = await profile();

@@ -99,7 +99,6 @@ export class Workers {
           },
         })
       : undefined;
-    this.#heartbeat = new Heartbeat({ pool: database.pool, schema, service: options.service, identity, logger });
     const shared = { identity, instruments, logger, leaseSeconds: options.leaseSeconds };
     this.#publisher = options.publisher.enabled
       ? new Publisher({
@@ -116,22 +115,22 @@ export class Workers {
       : undefined;
     const inbox = new InboxStore(database.pool, schema);
     const hasHandlers = handlers.size > 0;
-    this.#dispatcher =
-      (options.dispatcher.enabled ?? hasHandlers)
-        ? new Dispatcher({
-            ...shared,
-            ...options.dispatcher,
-            concurrency: this.#concurrency(),
-            pool: database.pool,
-            store: inbox,
-            handlers,
-            sleeper: sleepers.inbox,
-            publish: settings.publish,
-            judge: this.#judge(options.dispatcher.maxInboxAttempts),
-            breakers: this.breakers.inbox,
-            onDeadLetter: (ids) => this.#onDeadLetter('wh_inbox', ids.length),
-          })
-        : undefined;
+    const handles = options.dispatcher.enabled ?? hasHandlers;
+    this.#dispatcher = handles
+      ? new Dispatcher({
+          ...shared,
+          ...options.dispatcher,
+          concurrency: this.#concurrency(),
+          pool: database.pool,
+          store: inbox,
+          handlers,
+          sleeper: sleepers.inbox,
+          publish: settings.publish,
+          judge: this.#judge(options.dispatcher.maxInboxAttempts),
+          breakers: this.breakers.inbox,
+          onDeadLetter: (ids) => this.#onDeadLetter('wh_inbox', ids.length),
+        })
+      : undefined;
     this.#receiver =
       (options.receiver.enabled ?? hasHandlers)
         ? new Receiver({
@@ -146,6 +145,14 @@ export class Workers {
             onStored: () => this.#dispatcher?.wake(),
           })
         : undefined;
+    this.#heartbeat = new Heartbeat({
+      pool: database.pool,
+      schema,
+      service: options.service,
+      identity,
+      logger,
+      parts: { publishes: options.publisher.enabled, handles },
+    });
     const duty = (name: DutyName) =>
       new Duty({
         name,

@@ -11,6 +11,8 @@ export interface HeartbeatSettings {
   readonly service: string;
   readonly identity: InstanceIdentity;
   readonly logger: Logger;
+  /** What it takes part in: claims share the streams among those who do. */
+  readonly parts: { readonly publishes: boolean; readonly handles: boolean };
 }
 
 const intervalMs = 10_000;
@@ -70,14 +72,14 @@ export class Heartbeat {
   }
 
   async #beat(): Promise<void> {
-    const { pool, schema, service, identity, logger } = this.#settings;
+    const { pool, schema, service, identity, logger, parts } = this.#settings;
     const id = identity.current;
     const { rows } = await pool.query<{
       dead: string[] | null;
       outbox_after: string | null;
       inbox_after: string | null;
     }>(
-      `select ${schema.prefix}record_heartbeat($1, $2, $3, $4, null, $5) as dead,
+      `select ${schema.prefix}record_heartbeat($1, $2, $3, $4, $8, $5) as dead,
               o.next_after as outbox_after, i.next_after as inbox_after
        from ${schema.prefix}unblock_stranded_outbox_streams(p_after => $6) o,
             ${schema.prefix}unblock_stranded_inbox_streams(p_after => $7) i`,
@@ -89,6 +91,7 @@ export class Heartbeat {
         this.#mayJudge() ? staleSeconds : null,
         this.#lookedAt.outbox,
         this.#lookedAt.inbox,
+        JSON.stringify(parts),
       ],
     );
     const { dead, outbox_after: outbox, inbox_after: inbox } = rows[0] ?? {};

@@ -85,9 +85,11 @@ test('after a lost answer, the settlement goes again under its id and the claim 
 });
 
 test('after looks that were full of rows nobody may take, it asks for them to be moved out of the way', async () => {
-  const { work, calls } = exchangeWith([result([], 10), result([], 10), result([], 10), result(['a'], 10)]);
-  for (let look = 0; look < 5; look += 1) await work.run(10);
-  expect(calls.map(({ claim }) => claim.blockLeased)).toEqual([false, false, false, true, false]);
+  const full = Array.from({ length: 8 }, () => result([], 10));
+  const { work, calls } = exchangeWith([...full, result(['a'], 10)]);
+  for (let look = 0; look < 10; look += 1) await work.run(10);
+  const patient = Array.from({ length: 8 }, () => false);
+  expect(calls.map(({ claim }) => claim.blockLeased)).toEqual([...patient, true, false]);
 });
 
 test('once stopping, it claims nothing, settles what it can, and keeps what it cannot', async () => {

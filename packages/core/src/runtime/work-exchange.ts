@@ -45,8 +45,9 @@ export interface Claim {
 
 const nothingClaimed: Claim = { holder: '', rows: [], full: false, more: false, dueMs: null, sentAtMs: 0 };
 
-// Looks that were full of rows nobody may take before their streams are moved out of the way of claims.
-const saturatedLooks = 3;
+// Pauses after looks that were full of rows of streams that others hold. Mostly these are through in a moment; when the pauses
+// are used up, after 635 ms, the streams are moved out of the way of claims, which writes each row twice more.
+const saturatedMs = [5, 10, 20, 40, 80, 160, 320];
 const databaseRetryMs = [100, 200, 400, 800, 1_600, 3_200, 5_000];
 // The leases of what cannot be settled by then run out by themselves.
 const triesWhenStopping = 3;
@@ -101,8 +102,8 @@ export class WorkExchange {
   async rest({ full, dueMs }: Pick<Claim, 'full' | 'dueMs'>): Promise<void> {
     const { sleep, outage, signal } = this.#settings;
     if (full) {
-      // Full of rows that wait behind others' leases: not idle, and soon asked for with blockLeased.
-      await pause(5, signal);
+      // Not idle, and soon asked for with blockLeased.
+      await pause(saturatedMs[this.#saturated - 1] ?? saturatedMs[0] ?? 0, signal);
       return;
     }
     try {
@@ -119,7 +120,7 @@ export class WorkExchange {
       limit,
       maxBytes,
       leaseSeconds,
-      blockLeased: this.#saturated >= saturatedLooks,
+      blockLeased: this.#saturated > saturatedMs.length,
       closed: breakers.closed(),
     });
     outage.over();
