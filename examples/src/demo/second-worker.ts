@@ -48,10 +48,7 @@ export class SecondWorker implements AsyncDisposable {
     return said?.['counters'] as WhizbangCounters | undefined;
   }
 
-  /**
-   * SIGKILL while it has rows leased. It is stopped first, so that what it holds can be looked at; a commit that was under
-   * way at the server ends before the look.
-   */
+  /** SIGKILL while it has rows leased. It is stopped first, so that what it holds can be looked at. */
   async kill(pool: pg.Pool, signal: AbortSignal): Promise<Killed> {
     const deadline = performance.now() + 10_000;
     while (performance.now() < deadline) {
@@ -66,7 +63,12 @@ export class SecondWorker implements AsyncDisposable {
       if (rows.length >= (performance.now() < deadline - 7_000 ? 3 : 1)) {
         this.#program.kill('SIGKILL');
         await this.#program.exited;
-        return { pid: this.#program.pid, held: rows.map((row) => row.message_id) };
+        // The lock waits for commits that were under way at the server: what they settled was not left to the other one.
+        const left = await pool.query<{ message_id: string }>(
+          'select message_id from shipping.wh_inbox where message_id = any ($1) and instance_id = $2 for share',
+          [rows.map((row) => row.message_id), this.#instanceId],
+        );
+        return { pid: this.#program.pid, held: left.rows.map((row) => row.message_id) };
       }
       this.#program.kill('SIGCONT');
       await delay(20);
