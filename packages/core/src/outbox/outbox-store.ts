@@ -29,6 +29,7 @@ export interface NewOutboxMessage {
 export class OutboxStore {
   readonly #pool: pg.Pool;
   readonly #storeText: string;
+  readonly #storeOneText: string;
   readonly #lockText: string;
   readonly #exchangeText: string;
   readonly #renewText: string;
@@ -36,6 +37,8 @@ export class OutboxStore {
   constructor(pool: pg.Pool, schema: SchemaName) {
     this.#pool = pool;
     this.#storeText = `select ${schema.prefix}store_outbox_messages($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::timestamptz[]) as stored`;
+    // The same call. Nobody has to write the body as an element of an array, and to read it as one.
+    this.#storeOneText = `select ${schema.prefix}store_outbox_messages(array[$1::uuid], array[$2::text], array[$3::text], array[$4::text], array[$5::text], array[$6::uuid], array[$7::timestamptz]) as stored`;
     this.#lockText = `select ${schema.prefix}lock_streams($1::uuid[])`;
     this.#exchangeText = `select ${exchangeColumns} from ${schema.prefix}exchange_outbox_work($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`;
     this.#renewText = `select ${schema.prefix}renew_outbox_leases($1, $2, $3, $4) as stale`;
@@ -49,6 +52,19 @@ export class OutboxStore {
       // Before the insert, because the order inside a stream is drawn there.
       await tx.query(this.#lockText, [serialized]);
     }
+    const [only] = messages;
+    if (messages.length === 1 && only !== undefined) {
+      await tx.query(this.#storeOneText, [
+        only.messageId,
+        only.destination,
+        only.messageType,
+        only.eventData,
+        only.metadata,
+        only.streamId,
+        scheduled(only),
+      ]);
+      return;
+    }
     await tx.query(this.#storeText, [
       messages.map((message) => message.messageId),
       messages.map((message) => message.destination),
@@ -56,7 +72,7 @@ export class OutboxStore {
       messages.map((message) => message.eventData),
       messages.map((message) => message.metadata),
       messages.map((message) => message.streamId),
-      messages.map((message) => (message.scheduledFor === null ? null : timestamptz(message.scheduledFor))),
+      messages.map(scheduled),
     ]);
   }
 
@@ -92,4 +108,8 @@ export class OutboxStore {
     ]);
     return rows[0]?.stale ?? [];
   }
+}
+
+function scheduled({ scheduledFor }: NewOutboxMessage): string | null {
+  return scheduledFor === null ? null : timestamptz(scheduledFor);
 }

@@ -40,6 +40,9 @@ export interface PublisherSettings {
 const batchesUnderWay = 2;
 // A batch that takes longer than this must not keep waiting what has come after it.
 const lookAgainMs = 250;
+// Claims that bring few rows come no faster than this: each costs the database about as much as ten rows do, whose producers
+// have the better use for it. What comes more rarely does not wait.
+const paceMs = 5;
 // After a batch of which the broker took nothing.
 const pauseMs = 50;
 
@@ -61,6 +64,7 @@ export class Publisher {
   #more = false;
   #trial = false;
   #pausedUntil = 0;
+  #claimsFrom = 0;
   #running: Promise<void> | undefined;
 
   constructor(settings: PublisherSettings) {
@@ -154,7 +158,7 @@ export class Publisher {
    * tried with nothing else in hand.
    */
   #mayClaim(): boolean {
-    if (this.#trial || this.#hand.hasSuspect) {
+    if (this.#trial || this.#hand.hasSuspect || this.#claimsFrom > monotonicMs()) {
       return false;
     }
     const idle = this.#hand.size === 0 && this.#underWay.size === 0;
@@ -167,8 +171,9 @@ export class Publisher {
   }
 
   #patienceMs(): number {
-    const leftMs = this.#pausedUntil - monotonicMs();
-    return leftMs > 0 ? leftMs : lookAgainMs;
+    const now = monotonicMs();
+    const soonerMs = [this.#pausedUntil - now, this.#claimsFrom - now].filter((leftMs) => leftMs > 0);
+    return Math.min(lookAgainMs, ...soonerMs);
   }
 
   /** Hands batches to the transport, as many as may be under way. */
@@ -274,6 +279,8 @@ export class Publisher {
     const claim = await this.#stopping.during(() => this.#work.run(room));
     if (room > 0) {
       this.#more = claim.more;
+      const few = claim.rows.length < this.#settings.batchSize / 10 && !claim.more;
+      this.#claimsFrom = few ? claim.sentAtMs + paceMs : 0;
     }
     if (claim.rows.length > 0) {
       this.#settings.sleeper.foundWork();
