@@ -20,11 +20,9 @@ const slow = [
 
 class SlowFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const rank = ({ moduleId }: TestSpecification): number => {
-      const position = slow.findIndex((name) => moduleId.endsWith(`/${name}.test.ts`));
-      return position < 0 ? slow.length : position;
-    };
-    return (await super.sort(files)).toSorted((one, other) => rank(one) - rank(other));
+    const sorted = await super.sort(files);
+    const first = slow.flatMap((name) => sorted.filter(({ moduleId }) => moduleId.endsWith(`/${name}.test.ts`)));
+    return [...first, ...sorted.filter((file) => !first.includes(file))];
   }
 }
 
