@@ -4,20 +4,8 @@ import { isWhizbangError, transportContractVersion } from '@whizbang/core/transp
 import { assertAllConfirmed, assertSequence, describeOutcome } from '../assertions.js';
 import { check, theme } from '../check.js';
 import { interleaved, messagesTo, newStream } from '../messages.js';
+import { OpenedHandles } from '../opened-handles.js';
 import { idsOf } from '../stage.js';
-
-/** What keeps this process alive, by kind. */
-function openHandles(): Map<string, number> {
-  const counts = new Map<string, number>();
-  for (const kind of process.getActiveResourcesInfo()) counts.set(kind, (counts.get(kind) ?? 0) + 1);
-  // The turns of the event loop by which this is observed.
-  counts.delete('Immediate');
-  return counts;
-}
-
-function moreThan(now: ReadonlyMap<string, number>, before: ReadonlyMap<string, number>): string[] {
-  return [...now].filter(([kind, count]) => count > (before.get(kind) ?? 0)).map(([kind, count]) => `${count} ${kind}`);
-}
 
 export const lifecycle = theme('lifecycle', [
   check('declares the version, a name and its capabilities', [], async (stage) => {
@@ -154,7 +142,7 @@ export const lifecycle = theme('lifecycle', [
       const destination = stage.destination();
       // What it has made routable stays so, and a bystander that receives would have handles that come and go.
       await (await stage.drain(destination)).close();
-      const before = openHandles();
+      using opened = new OpenedHandles();
       const transport = await stage.transport();
       const receiver = await stage.receive(transport, {
         service: stage.service(),
@@ -168,8 +156,8 @@ export const lifecycle = theme('lifecycle', [
       await transport.close();
       const started = performance.now();
       // The event loop frees a closed socket some turns later, and there is no event for that.
-      while (moreThan(openHandles(), before).length > 0 && performance.now() - started < 2_000) await turn();
-      assert.deepEqual(moreThan(openHandles(), before), [], 'open after close');
+      while (opened.kinds().length > 0 && performance.now() - started < 2_000) await turn();
+      assert.deepEqual(opened.kinds(), [], 'open after close');
     },
     { alone: true },
   ),
