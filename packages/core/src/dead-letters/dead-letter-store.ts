@@ -29,7 +29,7 @@ export class DeadLetterStore {
     const { rows } = await this.#pool.query<{ ms: number | null }>(
       `select extract(epoch from min(next_recovery_at) - clock_timestamp())::double precision * 1000 as ms
        from ${this.#prefix}wh_dead_letters
-       where recovered_at is null and recovery_status in (0, 1) and next_recovery_at > clock_timestamp()
+       where recovered_at is null and recovery_status in (0, 1) and operator_disposition not in (2, 3)
          and next_recovery_at < 'infinity'`,
     );
     return rows[0]?.ms ?? null;
