@@ -216,6 +216,26 @@ test('what the policy leaves alone, or fails at, keeps nobody else waiting', asy
   expect(await worker.scan()).toBe(2);
 });
 
+test('what has become due since the last look is due now; what is held by an operator never is', async () => {
+  const store = new DeadLetterStore(database.pool, schemaName('whizbang'));
+  const schedule = (ms: number, disposition = 0) =>
+    database.pool.query(
+      `update whizbang.wh_dead_letters
+       set next_recovery_at = clock_timestamp() + $1 * interval '1 millisecond', operator_disposition = $2`,
+      [ms, disposition],
+    );
+  await rows.store('a1');
+  await die(MessageFailureReason.Throttled);
+  await schedule(60_000);
+  expect(await store.nextDueMs()).toBeGreaterThan(50_000);
+  await schedule(-1);
+  expect(await store.nextDueMs()).toBeLessThan(0);
+  for (const held of [2, 3]) {
+    await schedule(-1, held);
+    expect(await store.nextDueMs()).toBeNull();
+  }
+});
+
 test('a dead letter that cannot be brought back waits for another time, and its neighbours return', async () => {
   await rows.store('-bad', '-good');
   await die(6);
