@@ -60,8 +60,6 @@ test.each([0, 10, 40])('stop after %d ms of start leaves nothing that runs', asy
   const stage = await Stage.open();
   // The application's own pool: it outlives the service.
   const pool = new pg.Pool({ connectionString: stage.url, max: 12 });
-  // pg's end() does not wait for the server's side, and the database is dropped right behind it.
-  pool.on('connect', (client) => client.on('error', () => undefined));
   onTestFinished(() => pool.end());
   const service = await stage.service({ database: pool });
   service.handle(Numbered, () => undefined);

@@ -27,7 +27,8 @@ test('records that nobody can read are handed over, and stop nothing', async () 
     headers: { bytes: Buffer.of(0xfe), ce_id: Buffer.of(0xfd) },
   });
   await send({ value: 'text', headers: { constructor: 'a', twice: ['b', 'c'], ce_: '' } });
-  await withSnappy(() => send({ value: 'compressed' }, kafkajs.CompressionTypes.Snappy));
+  knowSnappyOnce();
+  await send({ value: 'compressed' }, kafkajs.CompressionTypes.Snappy);
   await producer.disconnect();
   const last = messageTo(topic);
   await transport.publish([last], never);
@@ -46,7 +47,7 @@ test('records that nobody can read are handed over, and stop nothing', async () 
  * Snappy as far as one message of a sender needs it: literals only, in the frame of the Java library. It is unknown again as
  * soon as the message is compressed: the consumer, in the same process, reads it before the sender hears of it.
  */
-async function withSnappy(work: () => Promise<unknown>): Promise<void> {
+function knowSnappyOnce(): void {
   const codecs = kafkajs.CompressionCodecs as Record<number, unknown>;
   const unknown = codecs[kafkajs.CompressionTypes.Snappy];
   codecs[kafkajs.CompressionTypes.Snappy] = () => ({
@@ -58,5 +59,4 @@ async function withSnappy(work: () => Promise<unknown>): Promise<void> {
       return Buffer.concat([header.subarray(0, 16), Buffer.of(0, 0, 0, block.length), block]);
     },
   });
-  await work();
 }
