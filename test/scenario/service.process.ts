@@ -16,8 +16,8 @@ const whizbang = await createWhizbang({ ...settings.options, logger });
 const { handler } = settings;
 if (handler !== undefined) {
   whizbang.handle(OrderChanged, async ({ order, number, rolledBack = false }, { tx, messageId, attempt, signal }) => {
-    await tx.query(insertHandled, [messageId, order, number, attempt, rolledBack]);
     if (handler.announce === true) say({ handling: messageId });
+    await tx.query(insertHandled, [messageId, order, number, attempt, rolledBack]);
     // A deaf handler goes on when it is told to stop.
     if (handler.delayMs !== undefined) await delay(handler.delayMs, undefined, handler.deaf === true ? {} : { signal });
   });

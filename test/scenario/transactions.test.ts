@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
+import { EventEmitter, once } from 'node:events';
+import { setImmediate } from 'node:timers/promises';
 
-import { type Whizbang, defineMessage } from '@whizbang/core';
+import { PermanentError, type Whizbang, defineMessage } from '@whizbang/core';
 import type pg from 'pg';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -119,17 +121,43 @@ describe('what is no transaction is refused, and nothing is stored', () => {
     const again = await testService({ database: url });
     let late: Promise<unknown> | undefined;
     again.handle(OrderChanged, (_, { publish }) => {
-      late ??= waitFor(async () => (await pool.query('select from whizbang.wh_inbox')).rowCount === 0, {
-        message: 'the commit',
-      }).then(() => publish(Serialized, { order: 'late', number: 1 }));
+      // Before its COMMIT is answered, and long before the client is somebody else's.
+      late ??= setImmediate().then(() => publish(Serialized, { order: 'late', number: 1 }));
       late.catch(() => undefined);
     });
     await again.start();
     await again.publishNow(OrderChanged, message);
     await waitFor(() => late !== undefined, { message: 'the handler' });
     await expect(late).rejects.toThrow(/is in no transaction/);
+    await waitFor(async () => (await countRows(pool)).inbox === 0, { message: 'the commit' });
     expect(await stored()).toBe(0);
   });
+});
+
+test('what a handler left running when it ended writes nothing, by itself or with another message', async () => {
+  await whizbang.stop();
+  // One client, so that the next handler has the one of the handler before.
+  const again = await testService({ database: url, dispatcher: { concurrency: 1 } });
+  const events = new EventEmitter();
+  const [nextIsRunning, triedLate] = [once(events, 'next is running'), once(events, 'tried late')];
+  let late: Promise<unknown> | undefined;
+  again.handle(OrderChanged, async ({ order, number }, { tx, messageId, attempt }) => {
+    if (number === 2) {
+      events.emit('next is running');
+      await triedLate;
+      await tx.query(insertHandled, [messageId, order, number, attempt, false]);
+      return;
+    }
+    const write = () => tx.query(insertHandled, [messageId, order, number, attempt, false]);
+    late ??= nextIsRunning.then(write).finally(() => events.emit('tried late'));
+    await Promise.all([late, Promise.reject(new PermanentError('one of two'))]);
+  });
+  await again.start();
+  await again.publishNow(OrderChanged, { order: 'a', number: 1 });
+  await again.publishNow(OrderChanged, { order: 'b', number: 2 });
+  await waitFor(async () => (await count()) > 0, { message: 'the second message' });
+  await expect(late).rejects.toThrow(/after the handler had ended/);
+  expect([await ledger.numbersOf('a'), await ledger.numbersOf('b')]).toEqual([[], [2]]);
 });
 
 test.each(['repeatable read', 'serializable'])('a %s writer is seen promptly', async (isolation) => {

@@ -14,7 +14,10 @@ export interface PublishOptions {
 
 /** What a handler gets beside the payload. */
 export interface MessageContext {
-  /** The transaction of this handler. Everything written through it commits together with the completion of the message. */
+  /**
+   * The transaction of this handler. Everything written through it commits together with the completion of the message. It
+   * ends with the handler: a statement of what was started and not waited for rejects with a ConfigurationError afterwards.
+   */
   readonly tx: HandlerTransaction;
   /**
    * Publishes in the same transaction. The message carries the correlation id of the message in hand, names it as its

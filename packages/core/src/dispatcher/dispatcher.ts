@@ -230,7 +230,7 @@ export class Dispatcher {
       if (unit === undefined) {
         return;
       }
-      if (!unit.rows.every((row) => this.#leases.holds(row))) {
+      if (!this.#holds(unit)) {
         // This process stood still, or could not renew: another may have handled them, and what its handlers do outside of
         // their transaction must not be done late.
         this.#release([...unit.rows, ...this.#stopUnit(unit)]);
@@ -239,6 +239,10 @@ export class Dispatcher {
       const abort = new AbortController();
       this.#running.set(unit, { unit, abort, ended: this.#handle(unit, abort.signal) });
     }
+  }
+
+  #holds(unit: Unit): boolean {
+    return unit.rows.every((row) => this.#leases.holds(row));
   }
 
   async #handle(unit: Unit, signal: AbortSignal): Promise<void> {
@@ -255,7 +259,12 @@ export class Dispatcher {
             reason: MessageFailureReason.ValidationError,
             retryable: false,
           }
-        : await handleUnit(unit, handler, { pool, store, retainCompleted, longestMs, publish }, signal);
+        : await handleUnit(
+            unit,
+            handler,
+            { pool, store, retainCompleted, longestMs, publish, holds: (each) => this.#holds(each) },
+            signal,
+          );
     instruments.handleDuration.record(monotonicMs() - begun, { message_type: unit.messageType, outcome: outcome.kind });
     this.#conclude(unit, outcome, signal);
     this.#running.delete(unit);
@@ -279,7 +288,7 @@ export class Dispatcher {
         instruments.add('stale', unit.rows.length, { category: 'inbox' });
         logger.warn(
           { messageType: unit.messageType },
-          'A handler finished after its lease had run out; nothing of it was committed',
+          'The lease of a message had run out before its handler could commit; nothing of it was committed',
         );
         return;
       case 'outage':

@@ -32,22 +32,29 @@ class HangingClient extends EventEmitter {
   }
 }
 
+function settingsOf(client: HangingClient, holds: () => boolean) {
+  return {
+    pool: { connect: async () => client } as unknown as pg.Pool,
+    store: {} as InboxStore,
+    retainCompleted: false,
+    longestMs: 60_000,
+    publish: () => Promise.reject(new Error('it publishes nothing')),
+    holds,
+  };
+}
+
+const row = { messageId: 'm', messageType: 'slow', eventData: '{}', metadata: '{}', attempts: 1, holder: 'h' };
+const unit = { messageType: 'slow', rows: [row as HeldMessage] };
+
 test('a handler that hangs in a statement until its lease ends has failed, and that counts as a try', async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   const client = new HangingClient();
-  const row = { messageId: 'm', messageType: 'slow', eventData: '{}', metadata: '{}', attempts: 1, holder: 'h' };
   const lease = new AbortController();
   const handled = handleUnit(
-    { messageType: 'slow', rows: [row as HeldMessage] },
+    unit,
     { definition: Slow, maxBatch: 1, run: async ([message]) => void (await message?.context.tx.query('hang')) },
-    {
-      pool: { connect: async () => client } as unknown as pg.Pool,
-      store: {} as InboxStore,
-      retainCompleted: false,
-      longestMs: 60_000,
-      publish: () => Promise.reject(new Error('it publishes nothing')),
-    },
+    settingsOf(client, () => true),
     lease.signal,
   );
   await vi.advanceTimersByTimeAsync(1);
@@ -55,4 +62,17 @@ test('a handler that hangs in a statement until its lease ends has failed, and t
   await vi.advanceTimersByTimeAsync(10_000);
   expect(await handled).toMatchObject({ kind: 'failed' });
   expect(client.isCut).toBe(true);
+});
+
+test('a handler is not begun when the lease has run out in the wait for its transaction', async () => {
+  const run = vi.fn<() => void>();
+  const settings = settingsOf(new HangingClient(), () => false);
+  const handled = await handleUnit(
+    unit,
+    { definition: Slow, maxBatch: 1, run },
+    settings,
+    new AbortController().signal,
+  );
+  expect(handled).toEqual({ kind: 'lost' });
+  expect(run).not.toHaveBeenCalled();
 });

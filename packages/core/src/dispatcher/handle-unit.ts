@@ -12,6 +12,7 @@ import type { HeldMessage, Unit } from '../runtime/lanes.js';
 import type { Cause } from '../outbox/message-writer.js';
 import { type TracedMessage, inHandlerSpan } from '../telemetry/trace-context.js';
 import type { RegisteredHandler } from './handler-registry.js';
+import { lendTransaction } from './lent-transaction.js';
 
 /** Publishes in a given transaction, on behalf of a message in hand. */
 export type PublishInTransaction = (
@@ -43,6 +44,8 @@ interface HandleSettings {
   /** The longest that a handler may leave its transaction alone: the time for which its lease can be renewed. */
   readonly longestMs: number;
   readonly publish: PublishInTransaction;
+  /** Whether the leases of all rows of a unit still run. */
+  readonly holds: (unit: Unit) => boolean;
 }
 
 /** Why the signal of a handler aborts, other than for the stop: what it does can no longer be committed. */
@@ -89,6 +92,11 @@ export async function handleUnit(
   let outcome: UnitOutcome | undefined;
   try {
     await client.query(beginReadCommitted(settings.longestMs));
+    if (!settings.holds(unit)) {
+      // The wait for a connection was longer than the lease, or the process stood still in it.
+      await client.query('rollback');
+      return { kind: 'lost' };
+    }
     outcome = await runInTransaction(unit, handler, settings, client, signal);
     await client.query(outcome.kind === 'handled' ? 'commit' : 'rollback');
     return outcome;
@@ -122,7 +130,7 @@ async function runInTransaction(
   client: pg.PoolClient,
   signal: AbortSignal,
 ): Promise<UnitOutcome> {
-  const tx = client as HandlerTransaction;
+  const { tx, takeBack } = lendTransaction(client);
   const messages: { payload: unknown; context: MessageContext }[] = [];
   const traced: TracedMessage[] = [];
   for (const row of unit.rows) {
@@ -143,10 +151,12 @@ async function runInTransaction(
   } catch (error) {
     const reason = signal.aborted ? MessageFailureReason.LeaseExpired : MessageFailureReason.Unknown;
     return { kind: 'failed', error, reason, retryable: true };
+  } finally {
+    takeBack();
   }
   for (const holder of new Set(unit.rows.map((row) => row.holder))) {
     const rows = unit.rows.filter((row) => row.holder === holder);
-    const stale = await settings.store.complete(tx, holder, rows, settings.retainCompleted);
+    const stale = await settings.store.complete(client, holder, rows, settings.retainCompleted);
     if (stale.length > 0) {
       return { kind: 'lost' };
     }
