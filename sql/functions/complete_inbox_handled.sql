@@ -3,6 +3,7 @@
 --
 -- From here on the rows are locked, and their streams with them, until the commit, which is all that is still to come: a process
 -- that stands still or has gone without a word before it may keep them for ten seconds, not for as long as TCP does.
+-- For `= any (array[…])` in joins see complete_outbox_published.
 create or replace function whizbang.complete_inbox_handled(
   p_instance_id uuid, p_message_ids uuid[], p_attempts integer[], p_retain boolean default false
 ) returns uuid[]
@@ -23,7 +24,7 @@ begin
     -- would leave them marked for ever. FOR UPDATE does, as a delete does.
     perform 1
     from whizbang.wh_inbox o, unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+    where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
       and o.processed_at is null
     for update of o;
     with done as (
@@ -31,7 +32,7 @@ begin
       set processed_at = clock_timestamp(),
           instance_id = null, lease_expiry = null
       from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-      where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+      where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
         and o.processed_at is null
       returning o.message_id, o.stream_id
     )
@@ -40,7 +41,7 @@ begin
     with done as (
       delete from whizbang.wh_inbox o
       using unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-      where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+      where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
         and o.processed_at is null
       returning o.message_id, o.stream_id
     )

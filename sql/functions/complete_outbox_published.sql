@@ -1,5 +1,9 @@
 -- Settles messages that the broker has confirmed: deletes them, or with p_retain keeps them, stamped. A row counts only
 -- while this instance still holds the very attempt it claimed. Returns the ids that it no longer held (null for none).
+--
+-- Rows are joined by `= any (array[…])` where `=` would do, here and wherever rows are settled: a join on equality may also begin
+-- with the whole table in the order of its key, and does when statistics say that it is empty. They say so in every burst that
+-- follows a vacuum of the drained table.
 create or replace function whizbang.complete_outbox_published(
   p_instance_id uuid, p_message_ids uuid[], p_attempts integer[], p_retain boolean default false
 ) returns uuid[]
@@ -16,7 +20,7 @@ begin
     -- would leave them marked for ever. FOR UPDATE does, as a delete does.
     perform 1
     from whizbang.wh_outbox o, unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+    where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
       and o.processed_at is null
     for update of o;
     with done as (
@@ -24,7 +28,7 @@ begin
       set status = o.status | 4, published_at = clock_timestamp(), processed_at = clock_timestamp(),
           instance_id = null, lease_expiry = null
       from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-      where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+      where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
         and o.processed_at is null
       returning o.message_id, o.stream_id
     )
@@ -33,7 +37,7 @@ begin
     with done as (
       delete from whizbang.wh_outbox o
       using unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-      where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+      where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
         and o.processed_at is null
       returning o.message_id, o.stream_id
     )

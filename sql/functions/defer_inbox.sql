@@ -2,6 +2,7 @@
 -- way of claims behind the row in hand that precedes them, so that one long stream cannot fill the hands of an instance.
 -- The preceding row is locked FOR KEY SHARE: who deletes it waits for us, and then sees and frees them. Where it is gone
 -- or going, the rows are merely released. Returns the ids no longer held.
+-- For `= any (array[…])` in joins see complete_outbox_published.
 create or replace function whizbang.defer_inbox(p_instance_id uuid, p_message_ids uuid[], p_attempts integer[])
 returns uuid[]
 language plpgsql volatile
@@ -35,7 +36,7 @@ begin
     set instance_id = null, lease_expiry = null, attempts = o.attempts - 1,
         blocked = coalesce(o.stream_id = any (v_streams), false)
     from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+    where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
       and o.processed_at is null
     returning o.message_id
   )

@@ -3,6 +3,7 @@
 -- Moving what has been moved does nothing. A message that dies again after a recovery updates its row.
 -- p_messages: [{messageId, attempt, reason, lastReason, error, fingerprint, parks, untried, completedStatus}].
 -- Returns the ids that were moved (null for none).
+-- For `= any (array[…])` in joins see complete_outbox_published.
 create or replace function whizbang.move_to_dead_letters(
   p_source_table text, p_instance_id uuid, p_messages jsonb, p_generation text
 ) returns uuid[]
@@ -17,7 +18,7 @@ begin
     with gone as (
       delete from whizbang.wh_outbox o
       using jsonb_to_recordset(p_messages) as m ("messageId" uuid, attempt integer)
-      where o.message_id = m."messageId" and o.processed_at is null
+      where o.message_id = any (array[m."messageId"]) and o.processed_at is null
         and (p_instance_id is null or (o.instance_id = p_instance_id and o.attempts = m.attempt))
       returning o.*
     ),
@@ -58,7 +59,7 @@ begin
     with gone as (
       delete from whizbang.wh_inbox o
       using jsonb_to_recordset(p_messages) as m ("messageId" uuid, attempt integer)
-      where o.message_id = m."messageId" and o.processed_at is null
+      where o.message_id = any (array[m."messageId"]) and o.processed_at is null
         and (p_instance_id is null or (o.instance_id = p_instance_id and o.attempts = m.attempt))
       returning o.*
     ),

@@ -8,6 +8,7 @@
 -- p_failures: [{messageId, attempt, completedStatus, error, reason, delayMs, permanent, policy, fingerprint, untried}]; policy
 -- is 0 block, 1 continue, 2 park. p_settings: {maxAttempts (null: for ever), baseSeconds, maxFactor, jitter, generation}.
 -- Returns one row per failure: retry, dead, or stale when the row was no longer held.
+-- For `= any (array[…])` in joins see complete_outbox_published.
 create or replace function whizbang.process_inbox_failures(
   p_instance_id uuid, p_failures jsonb, p_settings jsonb default '{}'
 ) returns table (message_id uuid, outcome text)
@@ -71,7 +72,7 @@ begin
     from jsonb_to_recordset(p_failures) as f
          ("messageId" uuid, attempt integer, "completedStatus" integer, error text, reason integer, "delayMs" double precision,
           policy integer)
-    where o.message_id = f."messageId" and o.instance_id = p_instance_id and o.attempts = f.attempt and o.processed_at is null
+    where o.message_id = any (array[f."messageId"]) and o.instance_id = p_instance_id and o.attempts = f.attempt and o.processed_at is null
     returning o.message_id
   )
   select f."messageId", case when d.message_id is null then 'stale' else 'retry' end

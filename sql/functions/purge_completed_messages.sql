@@ -2,6 +2,7 @@
 -- returns the larger of the two numbers. Served by idx_outbox_processed and idx_inbox_processed.
 create or replace function whizbang.purge_completed_messages(p_days double precision, p_limit integer) returns integer
 language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
   v_outbox integer;

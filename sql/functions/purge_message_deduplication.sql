@@ -2,6 +2,7 @@
 -- Returns how many were forgotten: call again while it is p_limit.
 create or replace function whizbang.purge_message_deduplication(p_days double precision, p_limit integer) returns integer
 language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
   v_count integer;

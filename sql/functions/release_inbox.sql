@@ -1,5 +1,6 @@
 -- Gives back rows that were claimed and never tried: the lease is cleared, the status stays, and so that attempts counts
 -- tries and nothing else, the attempt is given back. Fenced like a completion. Returns the ids no longer held.
+-- For `= any (array[…])` in joins see complete_outbox_published.
 create or replace function whizbang.release_inbox(p_instance_id uuid, p_message_ids uuid[], p_attempts integer[])
 returns uuid[]
 language plpgsql volatile
@@ -13,7 +14,7 @@ begin
     update whizbang.wh_inbox o
     set instance_id = null, lease_expiry = null, attempts = o.attempts - 1
     from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+    where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
       and o.processed_at is null
     returning o.message_id
   )

@@ -1,4 +1,5 @@
 -- Extends the leases of rows in hand by p_lease_seconds from now. Fenced like a completion. Returns the ids no longer held.
+-- For `= any (array[…])` in joins see complete_outbox_published.
 create or replace function whizbang.renew_outbox_leases(
   p_instance_id uuid, p_message_ids uuid[], p_attempts integer[], p_lease_seconds double precision
 ) returns uuid[]
@@ -13,7 +14,7 @@ begin
     update whizbang.wh_outbox o
     set lease_expiry = clock_timestamp() + p_lease_seconds * interval '1 second'
     from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+    where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
       and o.processed_at is null
     returning o.message_id
   )

@@ -97,8 +97,20 @@ afterAll(async () => {
   await server?.stop();
 });
 
+type Statistics = 'its own statistics' | 'the statistics of an empty table';
+
 /** So many rows that wait, so many that are scheduled for later, so many that are done and kept. */
-async function fill(table: WorkTable, [waiting, scheduled, retained]: readonly [number, number, number]) {
+async function fill(
+  table: WorkTable,
+  [waiting, scheduled, retained]: readonly [number, number, number],
+  statistics: Statistics = 'its own statistics',
+) {
+  if (statistics === 'the statistics of an empty table') {
+    // As a burst finds them: what was there before has been handled, and vacuumed away.
+    await table.store(Array.from({ length: 1_000 }, (_, index) => `a${index}`));
+    await pool.query(`delete from ${table.table}`);
+    await pool.query(`vacuum (analyze, truncate false) ${table.table}`);
+  }
   const columns = table.name === 'inbox' ? 'handler_name, message_type' : 'message_type, destination';
   await pool.query(`
     insert into ${table.table} (message_id, ${columns}, event_data, stream_id, scheduled_for, processed_at)
@@ -106,7 +118,9 @@ async function fill(table: WorkTable, [waiting, scheduled, retained]: readonly [
            case when n > ${waiting} and n <= ${waiting + scheduled} then now() + n * interval '1 second' end,
            case when n > ${waiting + scheduled} then now() end
     from generate_series(1, ${waiting + scheduled + retained}) n`);
-  await pool.query(`vacuum analyze ${table.table}`);
+  if (statistics === 'its own statistics') {
+    await pool.query(`vacuum analyze ${table.table}`);
+  }
 }
 
 describe.each(workTables)('on a large %s', (name) => {
@@ -143,46 +157,58 @@ describe.each(workTables)('on a large %s', (name) => {
     });
   };
 
-  test('claims, settlements, exchanges and statistics walk indexes, sort a batch at the most, and read little', async ({
-    annotate,
-  }) => {
-    const table = new WorkTable(name, pool);
-    await fill(table, [size * 0.6, size * 0.2, size * 0.2]);
-    const buffers: Record<string, number> = {};
-    const look = async (what: string, most: number, work: (client: pg.Client) => Promise<unknown>) => {
-      const plans = await explaining.plansOf(work);
-      expect(plans.length).toBeGreaterThan(0);
-      // Two batches of candidates, each looked at twice; statistics count up to 10,000.
-      expect(faultsOf(plans, what === 'statistics' ? 10_000 : 4 * batch)).toEqual([]);
-      buffers[what] = buffersOf(plans);
-      expect(`${what}: ${buffers[what] < most}`).toBe(`${what}: true`);
-    };
-    let rows: Awaited<ReturnType<WorkTable['claim']>> = [];
-    const perRow = 40;
-    await look('claim', perRow * batch, async (client) => {
-      rows = await table.claim(me, { limit: batch, maxBytes: 1e9, on: client });
-    });
-    expect(rows).toHaveLength(batch);
-    await look('claim of another', perRow * batch, (client) => table.claim(other, { limit: batch, on: client }));
-    await look('renew', perRow * batch, (client) => table.renew(me, rows, 60, client));
-    await look('complete', perRow * batch, (client) => table.complete(me, rows.slice(0, 200), { on: client }));
-    await look('complete and keep', perRow * batch, (client) =>
-      table.complete(me, rows.slice(200, 300), { retain: true, on: client }),
-    );
-    await look('release', perRow * batch, (client) => table.release(me, rows.slice(300, 400), { on: client }));
-    await look('fail', perRow * batch, (client) => table.fail(me, rows.slice(400, 450), { on: client }));
-    await look(
-      'exchange',
-      2 * perRow * batch,
-      exchange(
-        'whizbang',
-        rows.slice(450).map((row) => row.messageId),
-      ),
-    );
-    await look('statistics', 12_000, (client) => client.query('select * from whizbang.backlog_statistics()'));
-    await look('stranded', 1_000, (client) => client.query(`select whizbang.unblock_stranded_${name}_streams()`));
-    await annotate(`Buffers of the largest statement, ${size} rows: ${JSON.stringify(buffers)}`);
-  });
+  test.for([
+    ['its own statistics', 'large'],
+    ['the statistics of an empty table', 'burst'],
+  ] as const)(
+    'with %s, claims, settlements, exchanges and statistics walk indexes, sort a batch at the most, and read little',
+    async ([statistics, schemaName], { annotate }) => {
+      const schema = `${schemaName}_${name}`;
+      await migrate({ database: pool, schema });
+      const table = new WorkTable(name, pool, `${schema}.`);
+      await fill(table, [size * 0.6, size * 0.2, size * 0.2], statistics);
+      const buffers: Record<string, number> = {};
+      const look = async (what: string, most: number, work: (client: pg.Client) => Promise<unknown>) => {
+        const plans = await explaining.plansOf(work);
+        expect(plans.length).toBeGreaterThan(0);
+        // Two batches of candidates, each looked at twice; statistics count up to 10,000.
+        expect(faultsOf(plans, what === 'statistics' ? 10_000 : 4 * batch)).toEqual([]);
+        buffers[what] = buffersOf(plans);
+        expect(`${what}: ${buffers[what] < most}`).toBe(`${what}: true`);
+      };
+      let rows: Awaited<ReturnType<WorkTable['claim']>> = [];
+      const perRow = 40;
+      await look('claim', perRow * batch, async (client) => {
+        rows = await table.claim(me, { limit: batch, maxBytes: 1e9, on: client });
+      });
+      expect(rows).toHaveLength(batch);
+      await look('claim of another', perRow * batch, (client) => table.claim(other, { limit: batch, on: client }));
+      await look('renew', perRow * batch, (client) => table.renew(me, rows, 60, client));
+      await look('complete', perRow * batch, (client) => table.complete(me, rows.slice(0, 200), { on: client }));
+      await look('complete and keep', perRow * batch, (client) =>
+        table.complete(me, rows.slice(200, 300), { retain: true, on: client }),
+      );
+      await look('release', perRow * batch, (client) => table.release(me, rows.slice(300, 400), { on: client }));
+      await look('fail', perRow * batch, (client) => table.fail(me, rows.slice(400, 430), { on: client }));
+      await look('give up', 2 * perRow * batch, (client) =>
+        table.fail(me, rows.slice(430, 450), { on: client, permanent: true }),
+      );
+      await look('purge', perRow * batch, (client) =>
+        client.query(`select ${schema}.purge_completed_messages(0, ${batch})`),
+      );
+      await look(
+        'exchange',
+        2 * perRow * batch,
+        exchange(
+          schema,
+          rows.slice(450).map((row) => row.messageId),
+        ),
+      );
+      await look('statistics', 12_000, (client) => client.query(`select * from ${schema}.backlog_statistics()`));
+      await look('stranded', 1_000, (client) => client.query(`select ${schema}.unblock_stranded_${name}_streams()`));
+      await annotate(`Buffers of the largest statement, ${size} rows: ${JSON.stringify(buffers)}`);
+    },
+  );
 
   test('an exchange that finds nothing does not read what is scheduled or done', async () => {
     const schema = `idle_${name}`;

@@ -124,7 +124,7 @@ export class WorkTable {
   async fail(
     holder: string,
     tries: readonly Try[],
-    options: { on?: Connection; error?: string; reason?: number } = {},
+    options: { on?: Connection; error?: string; reason?: number; permanent?: boolean } = {},
   ) {
     const failures = tries.map((one) => ({
       messageId: one.messageId,
@@ -132,6 +132,7 @@ export class WorkTable {
       completedStatus: 1,
       error: options.error ?? 'it broke',
       reason: options.reason ?? 2,
+      permanent: options.permanent ?? false,
     }));
     const settings = JSON.stringify({ maxAttempts: null, generation: 'test' });
     const { rows } = await (options.on ?? this.pool).query<{ message_id: string; outcome: string }>(

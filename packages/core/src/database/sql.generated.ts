@@ -696,12 +696,13 @@ $$;
   {
     kind: 'function',
     name: 'complete_inbox_handled',
-    checksum: 'fd62f2a7d38765d5bbd87a5f58974faa0c3385389182f8d30b28f391195da7af',
+    checksum: '25303b7930331e504d29099dd9440d2c6652372ff8a0e716c823ab4d2e20ab5f',
     text: `-- Settles messages in the transaction of their handler: deletes them, or with p_retain keeps them, stamped. A row counts only
 -- while this instance still holds the very attempt it claimed. Returns the ids that it no longer held (null for none).
 --
 -- From here on the rows are locked, and their streams with them, until the commit, which is all that is still to come: a process
 -- that stands still or has gone without a word before it may keep them for ten seconds, not for as long as TCP does.
+-- For \`= any (array[…])\` in joins see complete_outbox_published.
 create or replace function whizbang.complete_inbox_handled(
   p_instance_id uuid, p_message_ids uuid[], p_attempts integer[], p_retain boolean default false
 ) returns uuid[]
@@ -722,7 +723,7 @@ begin
     -- would leave them marked for ever. FOR UPDATE does, as a delete does.
     perform 1
     from whizbang.wh_inbox o, unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+    where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
       and o.processed_at is null
     for update of o;
     with done as (
@@ -730,7 +731,7 @@ begin
       set processed_at = clock_timestamp(),
           instance_id = null, lease_expiry = null
       from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-      where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+      where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
         and o.processed_at is null
       returning o.message_id, o.stream_id
     )
@@ -739,7 +740,7 @@ begin
     with done as (
       delete from whizbang.wh_inbox o
       using unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-      where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+      where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
         and o.processed_at is null
       returning o.message_id, o.stream_id
     )
@@ -757,9 +758,13 @@ $$;
   {
     kind: 'function',
     name: 'complete_outbox_published',
-    checksum: 'ca73b0f68cf27e71453efcacb2b04e560284a03e985514d1d8e31ade68b18a5a',
+    checksum: 'dd6e14d820450a793403ee4b673d6d6d3a388ac3d639b371507df3beb26d6b8b',
     text: `-- Settles messages that the broker has confirmed: deletes them, or with p_retain keeps them, stamped. A row counts only
 -- while this instance still holds the very attempt it claimed. Returns the ids that it no longer held (null for none).
+--
+-- Rows are joined by \`= any (array[…])\` where \`=\` would do, here and wherever rows are settled: a join on equality may also begin
+-- with the whole table in the order of its key, and does when statistics say that it is empty. They say so in every burst that
+-- follows a vacuum of the drained table.
 create or replace function whizbang.complete_outbox_published(
   p_instance_id uuid, p_message_ids uuid[], p_attempts integer[], p_retain boolean default false
 ) returns uuid[]
@@ -776,7 +781,7 @@ begin
     -- would leave them marked for ever. FOR UPDATE does, as a delete does.
     perform 1
     from whizbang.wh_outbox o, unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+    where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
       and o.processed_at is null
     for update of o;
     with done as (
@@ -784,7 +789,7 @@ begin
       set status = o.status | 4, published_at = clock_timestamp(), processed_at = clock_timestamp(),
           instance_id = null, lease_expiry = null
       from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-      where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+      where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
         and o.processed_at is null
       returning o.message_id, o.stream_id
     )
@@ -793,7 +798,7 @@ begin
     with done as (
       delete from whizbang.wh_outbox o
       using unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-      where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+      where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
         and o.processed_at is null
       returning o.message_id, o.stream_id
     )
@@ -811,11 +816,12 @@ $$;
   {
     kind: 'function',
     name: 'defer_inbox',
-    checksum: 'd57783c913bb3399a65f1d6e80fca3602ed390378cfc9f4630c99ace7d44bdbc',
+    checksum: '19f7f9a7f84aff66e24ba15ca82c2208ba477298cbbfcd361364944f9ab5fa10',
     text: `-- Puts down rows of a stream of which this instance has enough in hand: released like untried rows, and kept out of the
 -- way of claims behind the row in hand that precedes them, so that one long stream cannot fill the hands of an instance.
 -- The preceding row is locked FOR KEY SHARE: who deletes it waits for us, and then sees and frees them. Where it is gone
 -- or going, the rows are merely released. Returns the ids no longer held.
+-- For \`= any (array[…])\` in joins see complete_outbox_published.
 create or replace function whizbang.defer_inbox(p_instance_id uuid, p_message_ids uuid[], p_attempts integer[])
 returns uuid[]
 language plpgsql volatile
@@ -849,7 +855,7 @@ begin
     set instance_id = null, lease_expiry = null, attempts = o.attempts - 1,
         blocked = coalesce(o.stream_id = any (v_streams), false)
     from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+    where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
       and o.processed_at is null
     returning o.message_id
   )
@@ -1318,12 +1324,13 @@ $$;
   {
     kind: 'function',
     name: 'move_to_dead_letters',
-    checksum: '808b79e257512e3d0dc339f5670b5fa974561f53f283b6892291a39dbcd2f677',
+    checksum: 'd056801b141e9b9dcc4ba0710c327f8e7508a707f56adc069e4846aa1d3ea37a',
     text: `-- Moves messages that are given up into wh_dead_letters, whole, in one statement: they are in one table or the other at
 -- any moment. Fenced by holder and attempt; a null p_instance_id moves rows whoever holds them (an operator's doing).
 -- Moving what has been moved does nothing. A message that dies again after a recovery updates its row.
 -- p_messages: [{messageId, attempt, reason, lastReason, error, fingerprint, parks, untried, completedStatus}].
 -- Returns the ids that were moved (null for none).
+-- For \`= any (array[…])\` in joins see complete_outbox_published.
 create or replace function whizbang.move_to_dead_letters(
   p_source_table text, p_instance_id uuid, p_messages jsonb, p_generation text
 ) returns uuid[]
@@ -1338,7 +1345,7 @@ begin
     with gone as (
       delete from whizbang.wh_outbox o
       using jsonb_to_recordset(p_messages) as m ("messageId" uuid, attempt integer)
-      where o.message_id = m."messageId" and o.processed_at is null
+      where o.message_id = any (array[m."messageId"]) and o.processed_at is null
         and (p_instance_id is null or (o.instance_id = p_instance_id and o.attempts = m.attempt))
       returning o.*
     ),
@@ -1379,7 +1386,7 @@ begin
     with gone as (
       delete from whizbang.wh_inbox o
       using jsonb_to_recordset(p_messages) as m ("messageId" uuid, attempt integer)
-      where o.message_id = m."messageId" and o.processed_at is null
+      where o.message_id = any (array[m."messageId"]) and o.processed_at is null
         and (p_instance_id is null or (o.instance_id = p_instance_id and o.attempts = m.attempt))
       returning o.*
     ),
@@ -1452,7 +1459,7 @@ $$;
   {
     kind: 'function',
     name: 'process_inbox_failures',
-    checksum: '7807b68b2220842d42f7f1fd315827fd0233b269993881af39f5c8e8a2806832',
+    checksum: 'b0564dd3ea8e572f1459d488db356124b2f0cd26600eb4981babc1d5d67fba57',
     text: `-- Records tries that failed. A row counts only while this instance still holds the very attempt it claimed.
 --
 -- Attempts left: adds the Failed bit and what was completed, keeps the error, gives up the lease, and schedules the next
@@ -1463,6 +1470,7 @@ $$;
 -- p_failures: [{messageId, attempt, completedStatus, error, reason, delayMs, permanent, policy, fingerprint, untried}]; policy
 -- is 0 block, 1 continue, 2 park. p_settings: {maxAttempts (null: for ever), baseSeconds, maxFactor, jitter, generation}.
 -- Returns one row per failure: retry, dead, or stale when the row was no longer held.
+-- For \`= any (array[…])\` in joins see complete_outbox_published.
 create or replace function whizbang.process_inbox_failures(
   p_instance_id uuid, p_failures jsonb, p_settings jsonb default '{}'
 ) returns table (message_id uuid, outcome text)
@@ -1526,7 +1534,7 @@ begin
     from jsonb_to_recordset(p_failures) as f
          ("messageId" uuid, attempt integer, "completedStatus" integer, error text, reason integer, "delayMs" double precision,
           policy integer)
-    where o.message_id = f."messageId" and o.instance_id = p_instance_id and o.attempts = f.attempt and o.processed_at is null
+    where o.message_id = any (array[f."messageId"]) and o.instance_id = p_instance_id and o.attempts = f.attempt and o.processed_at is null
     returning o.message_id
   )
   select f."messageId", case when d.message_id is null then 'stale' else 'retry' end
@@ -1549,7 +1557,7 @@ $$;
   {
     kind: 'function',
     name: 'process_outbox_failures',
-    checksum: 'cd0b3dd500198fc9b58642df26251dc962c6c63809e0e1a24dad74bab4dc81c7',
+    checksum: '332f302dd588827e698f4810a20f48ad4ad17bb16f4811aa77b35981dd9aac8e',
     text: `-- Records tries that failed. A row counts only while this instance still holds the very attempt it claimed.
 --
 -- Attempts left: adds the Failed bit and what was completed, keeps the error, gives up the lease, and schedules the next
@@ -1560,6 +1568,7 @@ $$;
 -- p_failures: [{messageId, attempt, completedStatus, error, reason, delayMs, permanent, policy, fingerprint, untried}]; policy
 -- is 0 block, 1 continue, 2 park. p_settings: {maxAttempts (null: for ever), baseSeconds, maxFactor, jitter, generation}.
 -- Returns one row per failure: retry, dead, or stale when the row was no longer held.
+-- For \`= any (array[…])\` in joins see complete_outbox_published.
 create or replace function whizbang.process_outbox_failures(
   p_instance_id uuid, p_failures jsonb, p_settings jsonb default '{}'
 ) returns table (message_id uuid, outcome text)
@@ -1623,7 +1632,7 @@ begin
     from jsonb_to_recordset(p_failures) as f
          ("messageId" uuid, attempt integer, "completedStatus" integer, error text, reason integer, "delayMs" double precision,
           policy integer)
-    where o.message_id = f."messageId" and o.instance_id = p_instance_id and o.attempts = f.attempt and o.processed_at is null
+    where o.message_id = any (array[f."messageId"]) and o.instance_id = p_instance_id and o.attempts = f.attempt and o.processed_at is null
     returning o.message_id
   )
   select f."messageId", case when d.message_id is null then 'stale' else 'retry' end
@@ -1646,11 +1655,12 @@ $$;
   {
     kind: 'function',
     name: 'purge_completed_messages',
-    checksum: '38d5de94babd4b1b671608846f97fd5aed2fe1bf5e4de8331285491c1d90d6d2',
+    checksum: '2b7be31fb583a9c11810045ad3a0a2bc3f94768c966eab7b277e9c5948faf313',
     text: `-- Deletes processed rows that were kept (retainCompleted) and are older than p_days, p_limit of each table at a time;
 -- returns the larger of the two numbers. Served by idx_outbox_processed and idx_inbox_processed.
 create or replace function whizbang.purge_completed_messages(p_days double precision, p_limit integer) returns integer
 language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
   v_outbox integer;
@@ -1672,11 +1682,12 @@ $$;
   {
     kind: 'function',
     name: 'purge_message_deduplication',
-    checksum: '135e006f6e9ab6e5be473188f3b2401115fa5b28bd1d19d83b6600c217648977',
+    checksum: '11156cccb219f9a4fa07a599622ac5e791e428825bf60a9773fb8a2560c4c670',
     text: `-- Forgets received ids older than p_days, p_limit at a time, so that no purge holds locks or bloats the log for long.
 -- Returns how many were forgotten: call again while it is p_limit.
 create or replace function whizbang.purge_message_deduplication(p_days double precision, p_limit integer) returns integer
 language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
   v_count integer;
@@ -1872,9 +1883,10 @@ $$;
   {
     kind: 'function',
     name: 'release_inbox',
-    checksum: 'bda2a2ca53541364391ff7c03aa40fd9f5af0b443695f814c30121ece5b81977',
+    checksum: '4cd32359e6a2f6131857d8bfc6d78efee98824bf4c6a3faa1008a95e6c68a482',
     text: `-- Gives back rows that were claimed and never tried: the lease is cleared, the status stays, and so that attempts counts
 -- tries and nothing else, the attempt is given back. Fenced like a completion. Returns the ids no longer held.
+-- For \`= any (array[…])\` in joins see complete_outbox_published.
 create or replace function whizbang.release_inbox(p_instance_id uuid, p_message_ids uuid[], p_attempts integer[])
 returns uuid[]
 language plpgsql volatile
@@ -1888,7 +1900,7 @@ begin
     update whizbang.wh_inbox o
     set instance_id = null, lease_expiry = null, attempts = o.attempts - 1
     from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+    where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
       and o.processed_at is null
     returning o.message_id
   )
@@ -1904,9 +1916,10 @@ $$;
   {
     kind: 'function',
     name: 'release_outbox',
-    checksum: 'da5899873f8816340e1871edba1a9cfcee9d89f084531562c9efb6c04315dec5',
+    checksum: '54a85d8144bf254aea0b51b7bca869f1e98e120415f62dab08b4ad035cf7ce91',
     text: `-- Gives back rows that were claimed and never tried: the lease is cleared, the status stays, and so that attempts counts
 -- tries and nothing else, the attempt is given back. Fenced like a completion. Returns the ids no longer held.
+-- For \`= any (array[…])\` in joins see complete_outbox_published.
 create or replace function whizbang.release_outbox(p_instance_id uuid, p_message_ids uuid[], p_attempts integer[])
 returns uuid[]
 language plpgsql volatile
@@ -1920,7 +1933,7 @@ begin
     update whizbang.wh_outbox o
     set instance_id = null, lease_expiry = null, attempts = o.attempts - 1
     from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+    where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
       and o.processed_at is null
     returning o.message_id
   )
@@ -1936,8 +1949,9 @@ $$;
   {
     kind: 'function',
     name: 'renew_inbox_leases',
-    checksum: '0f0315e216ee37370576427aca7ffdcacf0ffff09214bcfb90a19b3ec6192c61',
+    checksum: '944180e82bf0140ac01aa6ee631d0b31350056c43c55bf7908ef0ae41fb0d9eb',
     text: `-- Extends the leases of rows in hand by p_lease_seconds from now. Fenced like a completion. Returns the ids no longer held.
+-- For \`= any (array[…])\` in joins see complete_outbox_published.
 create or replace function whizbang.renew_inbox_leases(
   p_instance_id uuid, p_message_ids uuid[], p_attempts integer[], p_lease_seconds double precision
 ) returns uuid[]
@@ -1952,7 +1966,7 @@ begin
     update whizbang.wh_inbox o
     set lease_expiry = clock_timestamp() + p_lease_seconds * interval '1 second'
     from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+    where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
       and o.processed_at is null
     returning o.message_id
   )
@@ -1968,8 +1982,9 @@ $$;
   {
     kind: 'function',
     name: 'renew_outbox_leases',
-    checksum: 'ba45f70ecb1134324a6aa56bc5bc1f396c277d56db9b07c21adb53b299719f2a',
+    checksum: 'd491980deee314fe0184f752c896b2363a102eb730d8ab2e979345c9dbc5006c',
     text: `-- Extends the leases of rows in hand by p_lease_seconds from now. Fenced like a completion. Returns the ids no longer held.
+-- For \`= any (array[…])\` in joins see complete_outbox_published.
 create or replace function whizbang.renew_outbox_leases(
   p_instance_id uuid, p_message_ids uuid[], p_attempts integer[], p_lease_seconds double precision
 ) returns uuid[]
@@ -1984,7 +1999,7 @@ begin
     update whizbang.wh_outbox o
     set lease_expiry = clock_timestamp() + p_lease_seconds * interval '1 second'
     from unnest(p_message_ids, p_attempts) as d (message_id, attempts)
-    where o.message_id = d.message_id and o.instance_id = p_instance_id and o.attempts = d.attempts
+    where o.message_id = any (array[d.message_id]) and o.instance_id = p_instance_id and o.attempts = d.attempts
       and o.processed_at is null
     returning o.message_id
   )
