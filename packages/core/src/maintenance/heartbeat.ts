@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import type pg from 'pg';
 import type { Logger } from '../contract/logger.js';
 import type { SchemaName } from '../database/schema-name.js';
-import { monotonicMs, pause } from '../runtime/clock.js';
+import { monotonicMs, pause, settlesWithin } from '../runtime/clock.js';
 import type { InstanceIdentity } from '../runtime/instance-identity.js';
 
 export interface HeartbeatSettings {
@@ -20,6 +20,8 @@ const intervalMs = 10_000;
 const staleSeconds = 35;
 // A longer pause between two beats of our own: the database, or we, were away.
 const gapMs = 2 * intervalMs;
+// A beat that the database does not answer must not take the time in which the instance is to be forgotten.
+const lastBeatMs = 1_000;
 
 /**
  * Keeps this instance's row in `wh_service_instances` fresh and, on the way, frees streams whose head was removed by hand.
@@ -28,7 +30,8 @@ export class Heartbeat {
   readonly #settings: HeartbeatSettings;
   readonly #stop = new AbortController();
   #running: Promise<void> | undefined;
-  #registered: string | undefined;
+  /** The ids under which this process is registered, or may be: a beat whose answer was lost may have come through. */
+  readonly #registered = new Set<string>();
   #beatingSinceMs = 0;
   #lastBeatMs = Number.NEGATIVE_INFINITY;
   /** How far the look for stranded streams has come: a beat looks at some of them, the next goes on from there. */
@@ -47,8 +50,8 @@ export class Heartbeat {
   /** Forgets the instance. The last to be stopped: until then its leases are somebody's. */
   async stop(): Promise<void> {
     this.#stop.abort();
-    await this.#running;
-    await this.#forget(this.#registered).catch((error: unknown) => {
+    await settlesWithin(this.#running ?? Promise.resolve(), lastBeatMs);
+    await this.#forget([...this.#registered]).catch((error: unknown) => {
       this.#settings.logger.debug(
         { error: String(error) },
         'The instance could not be deregistered; it is forgotten by itself',
@@ -74,6 +77,7 @@ export class Heartbeat {
   async #beat(): Promise<void> {
     const { pool, schema, service, identity, logger, parts } = this.#settings;
     const id = identity.current;
+    this.#registered.add(id);
     const { rows } = await pool.query<{
       dead: string[] | null;
       outbox_after: string | null;
@@ -106,10 +110,7 @@ export class Heartbeat {
         'Instances stopped beating; their leases are ended',
       );
     }
-    if (this.#registered !== id) {
-      await this.#forget(this.#registered);
-      this.#registered = id;
-    }
+    await this.#forget([...this.#registered].filter((registered) => registered !== id));
   }
 
   /**
@@ -125,9 +126,11 @@ export class Heartbeat {
     return now - this.#beatingSinceMs >= staleSeconds * 1000;
   }
 
-  async #forget(id: string | undefined): Promise<void> {
-    if (id !== undefined) {
-      await this.#settings.pool.query(`select ${this.#settings.schema.prefix}deregister_instance($1)`, [id]);
+  async #forget(ids: readonly string[]): Promise<void> {
+    const { pool, schema } = this.#settings;
+    for (const id of ids) {
+      await pool.query(`select ${schema.prefix}deregister_instance($1)`, [id]);
+      this.#registered.delete(id);
     }
   }
 }
