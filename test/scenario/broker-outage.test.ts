@@ -71,9 +71,11 @@ test.each(brokers)(
       { message: 'the end of the outage', timeoutMs: outageMs + 10_000, intervalMs: 200 },
     );
     expect(charged).toEqual([]);
+    // In this order: they go on while it is read.
+    const { committed } = producers;
     const backlog = await waiting(orders.pool);
-    expect(producers.committed, 'the producers went on').toBeGreaterThan(producedAtCut + 100);
-    expect(backlog, 'all that they committed waits').toBeGreaterThan(producers.committed - producedAtCut);
+    expect(committed, 'the producers went on').toBeGreaterThan(producedAtCut + 100);
+    expect(backlog, 'all that they committed waits').toBeGreaterThanOrEqual(committed - producedAtCut);
 
     await broker.start();
     const backAt = performance.now();
