@@ -122,4 +122,17 @@ describe('leases of rows in hand', () => {
     expect(keeper.holds({ messageId: 'a', attempts: 4 })).toBe(true);
     keeper.stop();
   });
+
+  test('end, once, when this process claims the row again before it has noticed that they ran out', async () => {
+    const { keeper, ended } = keeperWith({ fails: () => true });
+    keeper.hold('me', [one('a')], performance.now());
+    await vi.advanceTimersByTimeAsync(2_900);
+    keeper.hold('me', [one('a')], performance.now());
+    expect(ended).toEqual([]);
+    keeper.hold('me anew', [{ messageId: 'a', attempts: 4 }], performance.now());
+    expect(ended).toEqual(['a']);
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(ended).toEqual(['a']);
+    keeper.stop();
+  });
 });

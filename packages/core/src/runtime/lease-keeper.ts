@@ -30,7 +30,7 @@ export class LeaseKeeper {
 
   /**
    * @param limit - after so many renewals, when the row turns out to be somebody else's, or when its lease has run out
-   * because it could not be renewed, `onEnding` is called once
+   * because it could not be renewed, `onEnding` is called once for each try
    */
   constructor(
     leaseSeconds: number,
@@ -57,6 +57,8 @@ export class LeaseKeeper {
     for (const row of rows) {
       const held = this.#held.get(row.messageId);
       if (held?.holder !== holder || held.attempts !== row.attempts) {
+        // Claimed again by this very process, before it has noticed that the lease of the try before had run out.
+        this.#end(row.messageId);
         this.#held.set(row.messageId, { holder, attempts: row.attempts, renewals: 0, renewedAt: sinceMs });
       }
     }
